@@ -194,7 +194,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if not 1 <= len(key) <= 128 or not key.isprintable():
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
     parts = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
-    parts.append(call.caller.credential.encode() if declared.tells_secret else b"")
+    parts.append(call.caller.credential.encode() if declared.returns_secret else b"")
     digest = call.context.seal.digest(b"\0".join(parts))
     call.key = f"{call.caller.user_id} {digest} {key}"
     store, actor, now = call.context.store, call.caller.user_id, time.time()
@@ -216,7 +216,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         raise ConflictError("this idempotency key was used for another request", [key])
     if earlier.status is None:
         raise ConflictError("the request with this idempotency key is running", [key])
-    if declared.tells_secret and earlier.status < 400:
+    if declared.returns_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
         body = call.context.seal.open(earlier.body) if earlier.body else ""
@@ -296,7 +296,7 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
         if key is not None and call.caller is not None:
             row = session.get(IdempotencyKey, (call.caller.user_id, key))
             if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
-                body = "" if declared.tells_secret else outcome.content.decode()
+                body = "" if declared.returns_secret else outcome.content.decode()
                 row.status, row.body = status, call.context.seal.seal(body) if body else ""  # it may have a URL with a token
                 row.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
             elif row is not None:

@@ -69,7 +69,7 @@ class Call:
     before: dict[str, object] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None
-    _tells_worker: bool = False
+    _requests_reconciliation: bool = False
 
     @property
     def address(self) -> str:
@@ -124,12 +124,12 @@ class Call:
         else:
             with transaction[1]:
                 yield transaction[0]
-        if self._tells_worker and made:
+        if self._requests_reconciliation and made:
             self.worker.scheduler.request()
 
     def changed(self) -> None:
         """The worker reconciles as soon as the change is committed."""
-        self._tells_worker = True
+        self._requests_reconciliation = True
 
     def match(self, current: BaseModel) -> None:
         """Raises an error if If-Match names another version; only for an operation declared with `matches`."""
@@ -166,7 +166,7 @@ class Declaration:
     """The HTTP process responds by itself."""
 
     @property
-    def tells_secret(self) -> bool:
+    def returns_secret(self) -> bool:
         """Whether the response has a secret, which is shown once."""
         return bool({"secret", "recovery_codes"} & self.answer.model_fields.keys())
 

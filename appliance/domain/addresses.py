@@ -36,8 +36,8 @@ def local_addresses() -> list[Address]:
 def _ipv4() -> Iterator[Address]:
     room = array.array("B", bytes(_IFREQ.size * _MOST))
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            listed = fcntl.ioctl(asking, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            listed = fcntl.ioctl(probe, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
     except OSError:
         return
     used = struct.unpack("iP", listed)[0]

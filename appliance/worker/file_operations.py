@@ -166,7 +166,7 @@ class CloneFile(Operation[requests.FileCloneCreate, CloneFilePlan]):
     def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
         """Starts the clone, or continues that of an earlier run, and polls it until its end."""
         try:
-            advance("asking the NFS server", 0)
+            advance("querying the NFS server", 0)
         except Cancelled:
             if not _noted(context, job_id)[1]:
                 raise

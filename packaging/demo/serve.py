@@ -171,7 +171,7 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
             call("luns.create", {"target": options.iqn, "lun": lun})
         wait_until(nfs_ready(options).exists, [nfs], "the NFS server", NFS_READY_SECONDS, stop)
         appliance.wait_until_ready(stop)
-        tell_ready(options.state / "ready", {"luns": LUNS, "zvol_clone": clones, "console": appliance.facts})
+        announce(options.state / "ready", {"luns": LUNS, "zvol_clone": clones, "console": appliance.facts})
         watch(partial(call, "statistics.get", {"target": options.iqn}), {"target": target, "NFS server": nfs}, appliance, stop)
 
 
@@ -201,7 +201,7 @@ def service_options(options: argparse.Namespace, control: Path) -> service.Optio
     )
 
 
-def tell_ready(path: Path, facts: Mapping[str, Any]) -> None:
+def announce(path: Path, facts: Mapping[str, Any]) -> None:
     """Writes the served objects, readable only by root: the one-time code permits creating the first administrator."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()

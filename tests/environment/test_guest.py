@@ -154,9 +154,9 @@ def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -
         try:
             # Magic number, version, length, text (arch/um/drivers/mconsole.h).
             request = struct.pack("=III512s", 0xCAFEBABE, 2, 7, b"version")
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking, contextlib.suppress(BlockingIOError):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(BlockingIOError):
                 while True:
-                    asking.sendto(request, socket.MSG_DONTWAIT, str(console))
+                    sender.sendto(request, socket.MSG_DONTWAIT, str(console))
             process.send_signal(signal.SIGTERM)
             status = Path(f"/proc/{process.pid}/status")
             wait_for(lambda: re.search(r"^ShdPnd:\t0+$", status.read_text(), re.MULTILINE) is not None, "the signal is taken")

@@ -27,7 +27,7 @@ CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
 VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
 POLICY = REPOSITORY / "packaging/dbus/zvaai-nfs.conf"
 
-ASKING = """
+REQUEST = """
 import os, sys
 from pathlib import Path
 from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, GaneshaDeniedError
@@ -131,7 +131,7 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
     def call(user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         settings = {**os.environ, "PYTHONPATH": str(room / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
-        words = [*as_user, "python3", "-c", ASKING, str(exports), *arguments]
+        words = [*as_user, "python3", "-c", REQUEST, str(exports), *arguments]
         return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, env=settings, cwd="/")
 
     try:

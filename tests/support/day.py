@@ -31,7 +31,7 @@ class Client:
     def __init__(self, port: int, certificate: Path, token: str, name: str) -> None:
         self._port, self._certificate, self._token, self._name = port, certificate, token, name
         self._numbers = itertools.count(1)
-        self.asking = False
+        self.requesting = False
         """Whether a request is running."""
         self.sent_again = 0
         self.done: Counter[str] = Counter()
@@ -59,13 +59,13 @@ class Client:
         while True:
             status: int = 0
             answer: Any = None
-            self.asking = True
+            self.requesting = True
             try:
                 status, answer = self._once(method, path, body, key)
             except (OSError, http.client.HTTPException, ValueError):
                 pass  # killed, or not started yet
             finally:
-                self.asking = False
+                self.requesting = False
             if status in (200, 201, 202):
                 return answer
             is_running = status == 409 and "idempotency key is running" in answer["detail"]

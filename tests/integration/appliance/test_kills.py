@@ -57,7 +57,7 @@ class Killer:
         """kill -9."""
         process = {"worker": self._appliance.worker, "helper": self._appliance.helper}.get(victim, self._appliance.api)
         assert process is not None
-        asking = self.client.asking
+        requesting = self.client.requesting
         if victim == "server":
             process.kill_child()
         else:
@@ -65,7 +65,7 @@ class Killer:
         with closing(self._appliance) as database:
             job = database.execute("SELECT kind, step FROM jobs WHERE state = 'running'").fetchone()
         self.kills[victim] += 1
-        self.met["a job" if job else "a request" if asking else "nothing"] += 1
+        self.met["a job" if job else "a request" if requesting else "nothing"] += 1
         if job:
             self.places[f"{job[0]}: {job[1]}"] += 1
         if victim != "server":

@@ -222,7 +222,7 @@ impl PersistentReservations {
             gone.remove(nexus);
             self.registrations.retain(|nexus, _| !gone.contains(nexus));
             match before {
-                Some(before) if before.kind != kind => self.tell_others_released(nexus),
+                Some(before) if before.kind != kind => self.report_release_to_others(nexus),
                 _ => Vec::new(),
             }
         } else {
@@ -316,13 +316,13 @@ impl PersistentReservations {
         except: &RegisteredNexus,
     ) -> Vec<(RegisteredNexus, AdditionalSense)> {
         if kind.is_for_registrants() {
-            self.tell_others_released(except)
+            self.report_release_to_others(except)
         } else {
             Vec::new()
         }
     }
 
-    fn tell_others_released(
+    fn report_release_to_others(
         &self,
         except: &RegisteredNexus,
     ) -> Vec<(RegisteredNexus, AdditionalSense)> {

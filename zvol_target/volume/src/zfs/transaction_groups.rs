@@ -77,7 +77,7 @@ impl TransactionGroups {
     /// Waits for the end of a transaction group that began to end after this call. All callers share one.
     pub(crate) async fn next(&self) {
         let before = self.synced.load(Ordering::Acquire);
-        let _asking = self.syncing.lock().await;
+        let _guard = self.syncing.lock().await;
         if self.synced.load(Ordering::Acquire) > before {
             // A transaction group was requested after this call, and has ended; otherwise its requester would hold the lock.
             return;
