@@ -215,7 +215,7 @@ def counted(stat: str) -> dict[str, int]:
 
 
 def try_nfs(demo: Demo, whole: Mapping[str, Any], directory: Path) -> None:
-    """The commands on the demo's screen; they leave clone.raw in the export, and disk.raw beside the log."""
+    """The commands on the demo's screen; they leave clone.raw in the export, and disk.raw in the state folder."""
     wait_for(lambda: "Ctrl-C stops everything" in demo.log.read_text(), "the screen", 180)
     screen = demo.log.read_text()
     commands = printed(screen, "Try NFS")
@@ -250,6 +250,29 @@ def check_clone(nfs: Mapping[str, Any], original: Path) -> None:
     back.unlink()
 
 
+def try_iscsi(answer: Mapping[str, Any], image: Path) -> None:
+    """Discovery and INQUIRY by a user without rights; then the image is written to LUN 0."""
+    url = f"iscsi://{answer['iscsi_portal']}"
+    # Discovery returns an address that is reachable from here, not the guest's address.
+    listing = run(*NOBODY, "iscsi-ls", "-s", url)
+    assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
+    run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
+    run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
+
+
+def copy_by_offload(demo: Demo, answer: Mapping[str, Any], image: Path) -> None:
+    """Copies LUN 0, which has the image, to LUN 1 by EXTENDED COPY. Both have its data then."""
+    back = demo.state / "back.raw"
+    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
+    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
+    assert answer["zvol_clone"] or IN_GUEST, "a host has it only where it was installed"
+    way = "copied by sharing blocks" if answer["zvol_clone"] else "copied by reading and writing"
+    wait_for(lambda: f"MiB {way}" in demo.log.read_text(), f"the demo says that LUN 1 was {way}", 180)
+    for number, url in enumerate(luns):
+        run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
+        assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
+
+
 def test_the_demo_does_as_it_says_and_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
     image = file_system_image(tmp_path, seed, 32)
     started = time.monotonic()
@@ -258,12 +281,7 @@ def test_the_demo_does_as_it_says_and_keeps_its_data(demo: Demo, tmp_path: Path,
     assert answer["luns"] == [0, 1]
     nfs = answer["nfs"]
     try_nfs(demo, answer, tmp_path)
-    url = f"iscsi://{answer['iscsi_portal']}"
-    # Discovery returns an address that is reachable from here, not the guest's address.
-    listing = run(*NOBODY, "iscsi-ls", "-s", url)
-    assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
-    run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
-    run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
+    try_iscsi(answer, image)
 
     # A browser inside the guest would compete for its only processor.
     store = lead_to_first_start(answer) if IN_GUEST else lead_by_console(answer, tmp_path, seed)
@@ -299,15 +317,7 @@ def test_the_demo_does_as_it_says_and_keeps_its_data(demo: Demo, tmp_path: Path,
     wait_for(lambda: reaches(store), "the datastore is served again, whoever has logged in", timeout=300)
     console.log_in()
     wait_for(lambda: alerts(console) == ["redundancy"], "nothing is wrong but that the pool is one disk", timeout=300)
-    back = tmp_path / "back"
-    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
-    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
-    assert answer["zvol_clone"] or IN_GUEST, "a host has it only where it was installed"
-    way = "copied by sharing blocks" if answer["zvol_clone"] else "copied by reading and writing"
-    wait_for(lambda: f"MiB {way}" in demo.log.read_text(), f"the demo says that LUN 1 was {way}", 180)
-    for number, url in enumerate(luns):
-        run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
-        assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
+    copy_by_offload(demo, answer, image)
     demo.interrupt()
     if IN_GUEST:
         assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")

@@ -166,8 +166,7 @@ def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
     ):
         assert says in printed[name], printed[name]
     assert printed["worker"] == ""
-    assert printed["library"] == "/usr/lib/zvaai/ganesha
-"
+    assert printed["library"] == "/usr/lib/zvaai/ganesha\n"
     for folder in ("zvaai/ganesha", "ganesha"):  # with Debian's library too
         assert "undefined" not in printed[f"module {folder}"] and "not found" not in printed[f"module {folder}"]
     assert {line for line in printed["left"].splitlines() if not line.startswith(("/var/cache/apt/", "/etc/apt/"))} == LEFT
