@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+/// <reference types="vitest/config" />
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
 export default defineConfig({
   plugins: [react()],
+  test: { setupFiles: ["tests/english.ts"] },
   build: {
     target: "es2022",
     outDir: "site",

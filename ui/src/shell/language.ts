@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The language of the console: the user's choice, otherwise the browser's preference. */
 
+import type { Texts } from "../text";
 import { chosen, LANGUAGES, type Language } from "../text/chosen";
 
 const KEY = "zvaai-language";
@@ -19,10 +20,15 @@ export function languageOf(
   return { language, locale: preferred.find((tag) => primary(tag) === language) ?? language };
 }
 
-/** Called before the screens load. German is loaded only here. */
+const LOADED = {
+  en: async () => (await import("../text/en")).en,
+  de: async () => (await import("../text/de")).de,
+} satisfies Record<Language, () => Promise<Texts>>;
+
+/** Before the screens are loaded. Of the languages only the chosen one is requested. */
 export async function loadLanguage(): Promise<void> {
   Object.assign(chosen, languageOf(window.localStorage.getItem(KEY), navigator.languages));
-  if (chosen.language === "de") chosen.text = (await import("../text/de")).de;
+  chosen.text = await LOADED[chosen.language]();
   document.documentElement.lang = chosen.language;
 }
 

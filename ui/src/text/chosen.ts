@@ -11,8 +11,8 @@ interface Chosen {
   language: Language;
   /** Locale of numbers and times; undefined: the browser's. */
   locale: string | undefined;
-  /** Undefined for English. */
-  text: Texts | undefined;
+  text: Texts;
 }
 
-export const chosen: Chosen = { language: "en", locale: undefined, text: undefined };
+/** Without text until `loadLanguage` has loaded it. */
+export const chosen = { language: "en", locale: undefined } as Chosen;

@@ -1,52 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/** All texts of the console, by screen: English here, other languages in folders. */
+/** All text of the console, in the language of this page. */
 
-import { alerts } from "./alerts";
-import { audit } from "./audit";
 import { chosen } from "./chosen";
-import { common } from "./common";
-import { dashboard } from "./dashboard";
-import { datastores } from "./datastores";
-import { files } from "./files";
-import { history } from "./history";
-import { hosts } from "./hosts";
-import { jobs } from "./jobs";
-import { logs } from "./logs";
-import { network } from "./network";
-import { people } from "./people";
-import { pools } from "./pools";
-import { portals } from "./portals";
-import { problems } from "./problems";
-import { readiness } from "./readiness";
-import { schedules } from "./schedules";
-import { search } from "./search";
-import { session } from "./session";
-import { system } from "./system";
-
-export const en = {
-  alerts,
-  audit,
-  common,
-  dashboard,
-  datastores,
-  files,
-  history,
-  hosts,
-  jobs,
-  logs,
-  network,
-  people,
-  pools,
-  portals,
-  problems,
-  readiness,
-  schedules,
-  search,
-  session,
-  system,
-};
+import type { en } from "./en";
 
 /** Exactly the texts that each language must have. */
 export type Texts = typeof en;
 
-export const text: Texts = chosen.text ?? en;
+export const text: Texts = chosen.text;

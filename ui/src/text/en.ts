@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/** All English text of the console, by where it is shown. */
+
+import { alerts } from "./alerts";
+import { audit } from "./audit";
+import { common } from "./common";
+import { dashboard } from "./dashboard";
+import { datastores } from "./datastores";
+import { files } from "./files";
+import { history } from "./history";
+import { hosts } from "./hosts";
+import { jobs } from "./jobs";
+import { logs } from "./logs";
+import { network } from "./network";
+import { people } from "./people";
+import { pools } from "./pools";
+import { portals } from "./portals";
+import { problems } from "./problems";
+import { readiness } from "./readiness";
+import { schedules } from "./schedules";
+import { search } from "./search";
+import { session } from "./session";
+import { system } from "./system";
+
+export const en = {
+  alerts,
+  audit,
+  common,
+  dashboard,
+  datastores,
+  files,
+  history,
+  hosts,
+  jobs,
+  logs,
+  network,
+  people,
+  pools,
+  portals,
+  problems,
+  readiness,
+  schedules,
+  search,
+  session,
+  system,
+};
