@@ -27,6 +27,8 @@ SESSIONS_PER_USER = 20
 TOKENS_PER_USER = 50
 USERS = 500
 TOKEN_LONGEST_S = 366 * 86400
+FRESH_LOGIN_S = 10 * 60
+"""After a login at an OIDC provider: so long its user, who has no password, can create tokens."""
 PASSWORD_SHORTEST, PASSWORD_LONGEST = 12, 256
 
 # Failed logins of one user from one address, and of one address: how many cause no delay. None locks a user out everywhere.
@@ -99,9 +101,7 @@ def check_setup(session: Session, code: str) -> Setting:
         raise ConflictError("the appliance is set up already; log in")
     stored = session.get(Setting, "setup_code")
     if stored is None or not secrets.compare_digest(stored.value["hash"], _code_digest(code)):
-        raise UnauthenticatedError(
-            "this is not the one-time code; it is in the log of the service, and in setup-code of its state directory"
-        )
+        raise UnauthenticatedError("this is not the one-time code; to print it, run on the server, as root: zvaai setup")
     return stored
 
 
@@ -353,15 +353,20 @@ def add_token(
 ) -> tuple[Token, str]:
     """A token of the caller's own, and its secret, which is returned only here.
 
-    Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself.
-    Nobody here learns when a user of another source has left: such a token lives no longer than a session.
+    Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself. For users of
+    OIDC a fresh login confirms. Nobody here learns when a user of another source has left: such a token lives no longer than a
+    session.
     """
+    now, source = time.time(), user(session, caller.user_id).source
     if caller.cookie and not confirmed:
-        raise InvalidError("password", "a session makes a token with the password only", "your password")
+        if source != "oidc":
+            raise InvalidError("password", "a session makes a token with the password only", "your password")
+        login = session.get(LoginSession, caller.credential)
+        if login is None or login.created_at < now - FRESH_LOGIN_S:
+            raise ConflictError("your login is older than 10 minutes; log out, log in again, then create the token")
     if scope > caller.role:
         raise ForbiddenError(f"you are {caller.role.label}: a token of yours can't be {scope.label}")
-    now = time.time()
-    longest_s = TOKEN_LONGEST_S if user(session, caller.user_id).source == "local" else SESSION_LONGEST_S
+    longest_s = TOKEN_LONGEST_S if source == "local" else SESSION_LONGEST_S
     expires_at = now + min(lifetime_s, longest_s)
     maker = session.get(Token, caller.credential)
     if maker is not None and not confirmed and expires_at > maker.expires_at:

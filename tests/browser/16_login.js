@@ -113,7 +113,17 @@ test("who logs in at the provider comes back to the same page", async () => {
   await theirs.getByRole("link", { name: "anna" }).click();
   await theirs.getByRole("row", { name: /^anna You OIDC Administrator Active/ }).waitFor();
   assert.equal(await theirs.evaluate(() => window.location.search + JSON.stringify({ ...sessionStorage })), "{}");
-  assert.equal(await theirs.getByRole("button", { name: "New token" }).count(), 0, "a token needs a password");
+  await theirs.getByRole("button", { name: "New token" }).click();
+  const own = theirs.getByRole("dialog");
+  await own.getByText("within 10 minutes after a login").waitFor();
+  await own.getByText("12 hours. The appliance does not learn").waitFor();
+  await own.getByRole("textbox", { name: "Name" }).fill("command");
+  await inspect(theirs, "token-oidc");
+  await own.getByRole("button", { name: "Create token" }).click();
+  await own.getByText(/^zvaai_/).waitFor();
+  await own.getByRole("button", { name: "Close" }).last().click();
+  const [token] = (await apiOf(theirs).request("GET", "/tokens")).items;
+  assert.equal(Date.parse(token.expires_at) - Date.parse(token.created_at), 12 * 3_600_000);
   await theirs.getByRole("button", { name: "User menu of anna" }).click();
   assert.equal(await theirs.getByRole("menuitem", { name: "Change password" }).count(), 0);
   await theirs.keyboard.press("Escape");

@@ -170,7 +170,9 @@ class TokenCreate(Model):
     scope: RoleName
     days: int = Field(ge=1, le=366)
     password: Password | None = None
-    """One's own. Without it a session makes none, and a token none that lives longer than itself."""
+    """One's own. Without it a session makes none, and a token none that lives longer than itself. Users of an OIDC provider have
+    no password: they create tokens within 10 minutes after a login. Tokens of users of a provider or directory end after 12 h.
+    """
 
 
 class TokenSecretResponse(TokenResponse):

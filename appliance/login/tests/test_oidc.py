@@ -17,7 +17,7 @@ from support.oidc_provider import SECRET, Provider, key, provider
 from werkzeug.test import TestResponse
 
 from appliance.api.certificate import ensure
-from appliance.database.models import AuditEntry, LoginFailure, User
+from appliance.database.models import AuditEntry, LoginFailure, LoginSession, Token, User
 
 ORIGIN = "https://localhost:8443"
 EXTERNAL = "https://storage.example"
@@ -243,10 +243,28 @@ def test_the_secret_is_sealed_and_the_provider_goes_with_its_users(ready: Applia
     assert ready.request("GET", "/session/logins", role="").json == {"oidc": None}
 
 
-def test_who_has_no_password_makes_no_token(ready: Appliance, server: Provider) -> None:
+def test_a_fresh_login_makes_a_token_of_half_a_day(ready: Appliance, server: Provider) -> None:
+    """Such a user has no password, and the cookie of an old login does not suffice."""
     browser = Browser(ready)
     begun = browser.log_in(server, "anna").json
     assert begun is not None
-    body = {"name": "command", "scope": "admin", "days": 1, "password": "anything at all"}
     headers = {"X-CSRF-Token": begun["csrf_token"]}
-    assert browser.client.post("/api/v1/tokens", json=body, headers=headers).status_code == 422
+
+    def made(**more: object) -> TestResponse:
+        body = {"name": "command", "scope": "operator", "days": 90, **more}
+        return browser.client.post("/api/v1/tokens", json=body, headers=headers)
+
+    assert made(password="anything at all").status_code == 422
+    answer = made()
+    assert answer.status_code == 201 and answer.json is not None
+    ready.tokens["anna"] = answer.json["secret"]
+    assert ready.get("/session", role="anna")["role"] == "operator"
+    with ready.store.session() as session:
+        (token,) = session.query(Token).filter_by(name="command")
+        assert token.expires_at - token.created_at == pytest.approx(12 * 3600)
+        for login in session.query(LoginSession).filter_by(user_id=begun["user"]):
+            login.created_at -= 601
+    late = made()
+    assert late.status_code == 409 and "log in again" in late.text
+    assert ready.request("DELETE", "/settings/oidc").status_code == 200
+    assert ready.request("GET", "/session", role="anna").status_code == 401

@@ -3,16 +3,14 @@
 
 import { Grid, GridItem } from "@patternfly/react-core";
 import { Screen } from "../../parts/page";
-import { May, useSession } from "../../session/session";
+import { May } from "../../session/session";
 import { text } from "../../text";
 import { Directory } from "./directory";
 import { Oidc } from "./oidc";
 import { Tokens } from "./tokens";
 import { Users } from "./users";
 
-/** Only users with a password can create tokens. */
 export default function PeopleScreen() {
-  const { session } = useSession();
   return (
     <Screen title={text.people.title}>
       <Grid hasGutter>
@@ -27,11 +25,9 @@ export default function PeopleScreen() {
             <Oidc />
           </GridItem>
         </May>
-        {session?.source !== "oidc" && (
-          <GridItem span={12}>
-            <Tokens />
-          </GridItem>
-        )}
+        <GridItem span={12}>
+          <Tokens />
+        </GridItem>
       </Grid>
     </Screen>
   );

@@ -8,6 +8,7 @@ import { tokensQuery } from "../../api/queries";
 import type { ApiToken, Role } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { Choice } from "../../parts/choice";
+import { Facts } from "../../parts/facts";
 import { Field, TextField } from "../../parts/field";
 import { ListPanel } from "../../parts/list-panel";
 import { SecretDialog, type Made } from "../../parts/secret";
@@ -91,12 +92,16 @@ function CreateToken({ onMade, onClose }: { readonly onMade: (made: Made) => voi
   const [scope, setScope] = useState<Role>("viewer");
   const [days, setDays] = useState("90");
   const [password, setPassword] = useState("");
-  const body = { name, scope, days: Number(days), password };
+  // A provider has the password of its users: their fresh login counts. The appliance limits tokens of users of other sources.
+  const confirmed = session?.source === "oidc";
+  const limited = session?.source !== "local";
+  const body = { name, scope, days: limited ? 1 : Number(days), ...(confirmed ? {} : { password }) };
   return (
     <ChangeDialog
       title={words.createTitle}
+      lead={confirmed ? words.freshLogin : undefined}
       submit={words.createSubmit}
-      ready={name !== "" && password !== ""}
+      ready={name !== "" && (confirmed || password !== "")}
       knownFields={["name", "password"]}
       body={() => body}
       ask={(body, headers) => api.POST("/api/v1/tokens", { body, headers })}
@@ -116,25 +121,31 @@ function CreateToken({ onMade, onClose }: { readonly onMade: (made: Made) => voi
             required
           />
           <RoleChoice label={words.scope} name="scope" value={scope} most={session?.role} onChange={setScope} />
-          <Field id="token-days" label={words.days}>
-            <Choice
-              id="token-days"
-              label={words.days}
-              value={days}
-              options={DAYS.map((days) => [String(days), words.daysOf(days)])}
-              onChange={setDays}
+          {limited ? (
+            <Facts facts={[[words.days, `${words.limit}. ${words.limitHelp}`]]} />
+          ) : (
+            <Field id="token-days" label={words.days}>
+              <Choice
+                id="token-days"
+                label={words.days}
+                value={days}
+                options={DAYS.map((one) => [String(one), words.daysOf(one)])}
+                onChange={setDays}
+              />
+            </Field>
+          )}
+          {!confirmed && (
+            <TextField
+              id="token-password"
+              label={words.password}
+              type="password"
+              value={password}
+              onChange={setPassword}
+              problem={problem?.fields.get("password")}
+              autoComplete="current-password"
+              required
             />
-          </Field>
-          <TextField
-            id="token-password"
-            label={words.password}
-            type="password"
-            value={password}
-            onChange={setPassword}
-            problem={problem?.fields.get("password")}
-            autoComplete="current-password"
-            required
-          />
+          )}
         </>
       )}
     </ChangeDialog>
