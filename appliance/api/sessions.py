@@ -134,9 +134,9 @@ def _begun(call: Call, user: User, cookie: str) -> SessionResponse:
 
 @resource.operation("GET", "/session/logins", role=None)
 def read_logins(call: Call) -> LoginsResponse:
-    """The logins that the login page offers in addition to name and password."""
+    """The appliance's name, and the logins that the login page offers in addition to name and password."""
     with call.context.store.reading() as session:
-        return LoginsResponse(oidc=logins.read(session, OIDC).get("name"))
+        return LoginsResponse(appliance=socket.gethostname(), oidc=logins.read(session, OIDC).get("name"))
 
 
 @resource.operation("GET", "/session/oidc", role=None, conflicts=True)

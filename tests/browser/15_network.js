@@ -26,9 +26,20 @@ const INTERFACES = [
 test("the server's name and clock are shown, and where the network is changed", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Network" }).click();
   const { hostname } = await apiOf(page).request("GET", "/network");
-  await page.getByText(hostname, { exact: true }).waitFor();
+  await page.getByRole("main").getByText(hostname, { exact: true }).waitFor();
   await page.getByText("run nmtui on the server").waitFor();
   assert.match(await page.getByRole("link", { name: "Cockpit" }).getAttribute("href"), /:9090/);
+});
+
+test("header, login and window title have the appliance's name", async () => {
+  const { hostname } = await apiOf(page).request("GET", "/network");
+  await page.getByRole("banner").getByText(hostname, { exact: true }).waitFor();
+  assert.equal(await page.title(), `Network · ${hostname}`);
+  const out = await openPage(browser);
+  await out.goto("/login");
+  await out.getByText(hostname, { exact: true }).waitFor();
+  assert.equal(await out.title(), `Log in · ${hostname}`);
+  await closePage(out);
 });
 
 test("a ping says which host jumbo frames do not reach, also on a phone", async () => {

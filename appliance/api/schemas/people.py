@@ -47,8 +47,10 @@ class SessionResponse(Answer):
 
 
 class LoginsResponse(Answer):
-    """Logins other than by password."""
+    """Public facts, for the login page."""
 
+    appliance: str
+    """Name of the server."""
     oidc: str | None
     """Name of the OIDC provider, for the button."""
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logins at an OpenID Connect provider."""
 
+import socket
 import sqlite3
 import ssl
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def trusting(server: Provider) -> Any:
 
 
 def test_a_claim_gives_the_role(ready: Appliance, server: Provider) -> None:
-    assert ready.request("GET", "/session/logins", role="").json == {"oidc": "Example"}
+    assert ready.request("GET", "/session/logins", role="").json == {"appliance": socket.gethostname(), "oidc": "Example"}
     for name, role in {"anna": "admin", "olga": "viewer"}.items():
         browser = Browser(ready)
         answer = browser.log_in(server, name)
@@ -240,7 +241,7 @@ def test_the_secret_is_sealed_and_the_provider_goes_with_its_users(ready: Applia
     assert browser.client.get("/api/v1/session").status_code == 401
     assert [user for user in ready.get("/users")["items"] if user["source"] == "oidc"] == []
     assert Browser(ready).begin().status_code == 409
-    assert ready.request("GET", "/session/logins", role="").json == {"oidc": None}
+    assert ready.get("/session/logins", role="")["oidc"] is None
 
 
 def test_a_fresh_login_makes_a_token_of_half_a_day(ready: Appliance, server: Provider) -> None:

@@ -4,7 +4,7 @@
 import { Card, CardBody, CardTitle, Title } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 import { LanguageMenu } from "../shell/menus";
-import { text } from "../text";
+import { Logo } from "./appliance-name";
 import { usePageTitle } from "./page";
 
 interface Props {
@@ -20,7 +20,9 @@ export function Alone({ page, title, wide = false, children }: Props) {
     <main className="zv-alone">
       <div className={wide ? "zv-alone-wide" : "zv-alone-narrow"}>
         <div className="zv-alone-head">
-          <p className="zv-logo">{text.common.product}</p>
+          <p className="zv-logo">
+            <Logo />
+          </p>
           <LanguageMenu isNamed />
         </div>
         <Card isLarge>

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The frame of a screen: title, actions, content. Sets the window's title and moves the focus to the heading. */
 
-import { Breadcrumb, BreadcrumbItem, Flex, FlexItem, PageSection, Title } from "@patternfly/react-core";
+import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Title } from "@patternfly/react-core";
+import HelpIcon from "@patternfly/react-icons/dist/esm/icons/help-icon";
 import { useEffect, type ReactNode } from "react";
-import { Link } from "react-router";
+import { Link, useLocation } from "react-router";
+import { sectionOf } from "../shell/help";
 import { text } from "../text";
+import { useApplianceName } from "./appliance-name";
 
 export function usePageTitle(page: string): void {
+  const appliance = useApplianceName() ?? text.common.product;
   useEffect(() => {
-    document.title = text.common.pageTitle(page);
-  }, [page]);
+    document.title = text.common.pageTitle(page, appliance);
+  }, [page, appliance]);
 }
 
 interface Props {
@@ -23,6 +27,7 @@ interface Props {
 
 export function Screen({ title, lead, actions, parent, children }: Props) {
   usePageTitle(title);
+  const { pathname } = useLocation();
   return (
     <>
       <PageSection>
@@ -43,7 +48,21 @@ export function Screen({ title, lead, actions, parent, children }: Props) {
             <Title headingLevel="h1">{title}</Title>
             {lead !== undefined && <p className="zv-lead">{lead}</p>}
           </FlexItem>
-          {actions !== undefined && <FlexItem>{actions}</FlexItem>}
+          <FlexItem>
+            <div className="zv-buttons-of-page">
+              {actions}
+              <Button
+                variant="plain"
+                component="a"
+                href={`/help/${sectionOf(pathname)}`}
+                target="_blank"
+                rel="noreferrer"
+                icon={<HelpIcon />}
+                aria-label={text.common.help}
+                title={text.common.help}
+              />
+            </div>
+          </FlexItem>
         </Flex>
       </PageSection>
       <PageSection isFilled>{children}</PageSection>

@@ -28,6 +28,7 @@ import { Suspense, useEffect, useSyncExternalStore } from "react";
 import { Link, Outlet, useLocation } from "react-router";
 import { isLost, onConnectionChange } from "../api/connection";
 import { statusQuery } from "../api/queries";
+import { Logo } from "../parts/appliance-name";
 import { Loading } from "../parts/states";
 import type { Role } from "../api/types";
 import { May, useSession } from "../session/session";
@@ -131,7 +132,9 @@ function Top() {
           <PageToggleButton isHamburgerButton aria-label={text.common.navigation} />
         </MastheadToggle>
         <MastheadBrand>
-          <MastheadLogo component={LogoLink}>{text.common.product}</MastheadLogo>
+          <MastheadLogo component={LogoLink}>
+            <Logo />
+          </MastheadLogo>
         </MastheadBrand>
       </MastheadMain>
       <MastheadContent>

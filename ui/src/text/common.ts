@@ -7,6 +7,7 @@ const ROLES: Record<Role, string> = { viewer: "Viewer", operator: "Operator", ad
 
 export const common = {
   product: "zvaai",
+  help: "Help: opens the user guide",
   skip: "Skip to content",
   navigation: "Navigation",
   breadcrumb: "Breadcrumb",
@@ -25,7 +26,7 @@ export const common = {
     users: "Users and tokens",
     system: "System",
   },
-  pageTitle: (page: string) => `${page} · zvaai`,
+  pageTitle: (page: string, appliance: string) => `${page} · ${appliance}`,
   loading: (what: string) => `Loading ${what}`,
   notFound: { title: "Page not found", body: "The address may be old or mistyped.", action: "Go to the dashboard" },
   language: (name: string) => `Language: ${name}`,
@@ -58,6 +59,8 @@ export const common = {
   never: "Never",
   copy: "Copy",
   copied: "Copied",
+  csv: "Export CSV",
+  csvFailed: "The list was not exported",
   required: "required",
   listed: (values: readonly string[]) => (values.length === 0 ? "None" : values.join(", ")),
   clearFilters: "Clear all filters",

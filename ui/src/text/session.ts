@@ -30,7 +30,7 @@ export const session = {
     progress: "Steps of the first start",
     account: {
       title: "Create the first administrator",
-      lead: "The one-time code proves that you have access to the server. It was printed when the service started, and is in the file setup-code of its state directory.",
+      lead: "The one-time code proves that you have access to the server. To print it there, as root: zvaai setup",
       code: "One-time code",
       codeHelp: "Five groups of four characters, as in 1a2b-3c4d-5e6f-7a8b-9c0d",
       name: "User name",
@@ -80,6 +80,9 @@ export const session = {
     portals: {
       title: "Check the portals",
       lead: "Hosts reach the iSCSI target at its portals. Two in separate networks keep datastores available when a switch or a cable fails.",
+      listens: "The target listens at",
+      none: "The target does not answer, or has no portal.",
+      change: "To change them later, open System. Or use the command: zvaai portal",
       submit: "Continue",
     },
     done: {

@@ -247,7 +247,7 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/users/${ID.user}`]: user,
   "/settings/directory": directory,
   "/settings/oidc": oidc,
-  "/session/logins": { oidc: null },
+  "/session/logins": { appliance: "storage1", oidc: null },
   "/tokens": page(token),
   "/receivers": page(receiver),
   [`/receivers/${ID.receiver}`]: receiver,

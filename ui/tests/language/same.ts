@@ -2,7 +2,7 @@
 /** Texts that are the same in both languages: the field's words, properties of OpenZFS, and values alone. Functions are called with 0. */
 
 const LINES = `
-0 (undefined) | 0 Mbit/s | 0 · zvaai | 0, 0 IOPS | 0-restored | 0/zvaai/0-… | ATS | Administrator | Appliance | Audit
+0 (undefined) | 0 Mbit/s | 0, 0 IOPS | 0-restored | 0/zvaai/0-… | ATS | Administrator | Appliance | Audit
 Bond | Bridge | CHAP | Cache | Capabilities | Cockpit | Code | Dashboard | Dataset | Datastore | Datastores | Disk
 Disks | Ethernet | Extended Statistics | Fast File Clone | Filter | Full File Clone | GUID | Generation | Hold | Host | Hosts
 Information | Job | Jobs | LUN | LUN 0 | Layout | Link | Log | MTU | Median | NAA | NFS | NFSv3 | NFSv4 | Name

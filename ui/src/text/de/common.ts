@@ -5,6 +5,7 @@ const ROLES: Texts["common"]["user"]["role"] = { viewer: "Betrachter", operator:
 
 export const common: Texts["common"] = {
   product: "zvaai",
+  help: "Hilfe: öffnet das Handbuch (auf Englisch)",
   skip: "Zum Inhalt springen",
   navigation: "Navigation",
   breadcrumb: "Pfad zu dieser Seite",
@@ -23,7 +24,7 @@ export const common: Texts["common"] = {
     users: "Benutzer und Tokens",
     system: "System",
   },
-  pageTitle: (page) => `${page} · zvaai`,
+  pageTitle: (page, appliance) => `${page} · ${appliance}`,
   loading: (what) => `Wird geladen: ${what}`,
   notFound: {
     title: "Seite nicht gefunden",
@@ -59,6 +60,8 @@ export const common: Texts["common"] = {
   never: "Nie",
   copy: "Kopieren",
   copied: "Kopiert",
+  csv: "CSV exportieren",
+  csvFailed: "Die Liste wurde nicht exportiert",
   required: "erforderlich",
   listed: (values) => (values.length === 0 ? "Keine" : values.join(", ")),
   clearFilters: "Alle Filter entfernen",

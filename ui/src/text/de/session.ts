@@ -30,7 +30,7 @@ export const session: Texts["session"] = {
     progress: "Schritte des ersten Starts",
     account: {
       title: "Ersten Administrator anlegen",
-      lead: "Der Einmalcode beweist, dass Sie Zugang zum Server haben. Der Dienst hat ihn beim Start ausgegeben. Er steht auch in der Datei setup-code im Zustandsordner.",
+      lead: "Der Einmalcode beweist, dass Sie Zugang zum Server haben. Ihn zeigt dort, als root: zvaai setup",
       code: "Einmalcode",
       codeHelp: "Fünf Gruppen zu vier Zeichen, wie in 1a2b-3c4d-5e6f-7a8b-9c0d",
       name: "Benutzername",
@@ -87,6 +87,9 @@ export const session: Texts["session"] = {
     portals: {
       title: "Portale prüfen",
       lead: "Hosts erreichen das iSCSI-Target an seinen Portalen. Zwei in getrennten Netzen halten Datastores verfügbar, wenn Switch oder Kabel ausfallen.",
+      listens: "Das Target lauscht an",
+      none: "Das Target antwortet nicht, oder es hat kein Portal.",
+      change: "Später ändern Sie sie unter System, oder mit dem Befehl: zvaai portal",
       submit: "Weiter",
     },
     done: {
