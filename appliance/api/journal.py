@@ -78,6 +78,10 @@ def list_audit(call: Call, query: schemas.AuditQuery) -> Page[schemas.AuditRespo
             chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
         if query.refused is not None:
             chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
+        if query.since is not None:
+            chosen = chosen.where(AuditEntry.at >= query.since)
+        if query.until is not None:
+            chosen = chosen.where(AuditEntry.at <= query.until)
         return newest_first(schemas.AuditResponse, session.scalars(chosen), query, lambda entry: entry.id)
 
 

@@ -15,6 +15,8 @@ job = noun("job", "Show, wait for and cancel jobs.")
 alert = noun("alert", "Show and acknowledge alerts.")
 audit = noun("audit", "Show who changed what.")
 Limit = Annotated[int, typer.Option(help="At most so many.")]
+Since = Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')]
+Until = Annotated[str | None, typer.Option(help="Entries up to then, as with --since.")]
 
 
 @job.command("list", "--state failed")
@@ -75,15 +77,20 @@ def acknowledge(run: Run, alert: int) -> None:
     run.output.fields(run.client.call("POST", f"/alerts/{alert}/acknowledge"))
 
 
-@audit.command("list", "--action host --limit 20")
+@audit.command("list", "--action host --limit 20", "--actor olga --refused --since 2d")
 def list_audit(
     run: Run,
     limit: Limit = 50,
     actor: Annotated[str | None, typer.Option(help="Only changes by this user.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, or all of a kind: host, host.create.")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused or failed.")] = False,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
     """List changes and refused attempts, newest first, with the names of that time."""
-    entries = run.client.all("/audit", most=limit, actor=actor, action=action)
+    times = {"since": _seconds(since), "until": _seconds(until)}
+    only = "true" if refused else None
+    entries = run.client.all("/audit", most=limit, actor=actor, action=action, refused=only, **times)
     run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")
 
 
@@ -93,8 +100,8 @@ def logs(
     priority: Annotated[
         str | None, typer.Option(help="critical, error, warning, info or debug: entries of this priority and above.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')] = None,
-    until: Annotated[str | None, typer.Option(help="Entries up to then, as with --since.")] = None,
+    since: Since = None,
+    until: Until = None,
     text: Annotated[str | None, typer.Option(help="Entries with this text, in upper or lower case.")] = None,
     limit: Limit = 100,
 ) -> None:

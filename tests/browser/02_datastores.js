@@ -87,6 +87,9 @@ test("the job is found again in the list of jobs", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Jobs" }).click();
   await page.getByRole("link", { name: "Create datastore" }).waitFor();
   await inspect(page, "jobs");
+  await page.getByLabel("State").selectOption({ label: "Failed" });
+  await page.getByText("No job in this state").waitFor();
+  await page.getByLabel("State").selectOption({ label: "All states" });
   await page.getByRole("link", { name: "Create datastore" }).click();
   await page.getByText("Done").first().waitFor();
   await inspect(page, "job");

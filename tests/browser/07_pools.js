@@ -92,6 +92,9 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await survive(page, ". AlertTable", acknowledge, { scope: page.getByRole("main") });
   await acknowledge.click();
   await row.getByText("Acknowledged by admin").waitFor();
+  await page.getByLabel("Shown alerts").selectOption({ label: "All alerts" });
+  await row.getByText("Acknowledged by admin").waitFor();
+  await inspect(page, "alerts-all");
   await page.goto(`/pools/${pool}`);
   await choose(`Actions for ${device}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The audit: values before a change, requested values, filters, pages.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { apiOf, closePage, ensureAdmin, logIn, inspect, openBrowser, openPage } from "./harness.js";
 
@@ -42,6 +43,27 @@ test("filters narrow it", async () => {
   await page.getByRole("textbox", { name: "User" }).fill("somebody");
   await page.getByText("No entry matches").waitFor();
   await inspect(page, "audit-no-match");
+  await page.getByRole("textbox", { name: "User" }).fill("");
+  await page.getByText("Refused (409)").first().waitFor();
+  await page.getByLabel("To", { exact: true }).fill("2026-01-01T00:00");
+  await page.getByText("No entry matches").waitFor();
+  await page.getByLabel("To", { exact: true }).fill("");
+  await page.getByLabel("From", { exact: true }).fill("2026-01-01T00:00");
+  await page.getByText("Refused (409)").first().waitFor();
+});
+
+test("the filtered entries are exported, not only those of this page", async () => {
+  await page.reload();
+  await page.getByLabel("Action").selectOption({ label: "Host groups" });
+  await page.getByText("host_group.change").first().waitFor();
+  const downloading = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export CSV" }).click();
+  const download = await downloading;
+  assert.match(download.suggestedFilename(), /^zvaai-audit-\d{4}-\d\d-\d\d\.csv$/);
+  const [head, ...lines] = readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
+  assert.equal(head, "When,Who,From,What,Object,Outcome,Before,After");
+  assert.ok(lines.length >= 2 && lines.every((line) => line.includes(",host_group.")), `${lines}`);
+  assert.ok(lines.some((line) => /^\d{4}-.*Z,admin,.*,host_group\.change,audited,200,/.test(line)), `${lines}`);
 });
 
 test("older entries are on further pages", async () => {

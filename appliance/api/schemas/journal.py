@@ -66,8 +66,11 @@ class AlertResponse(Answer):
     acknowledged_by: str | None
 
 
+SecondsSince1970 = Annotated[float, Field(ge=0, le=1e11)]
+
+
 class AuditQuery(ListQuery):
-    """Filter of audit entries: all given fields must match."""
+    """Filter of audit entries: all given fields must match. Times in seconds since 1970."""
 
     actor: Name | None = None
     """A user's name."""
@@ -75,6 +78,8 @@ class AuditQuery(ListQuery):
     """One, as "datastore.create", or all of a kind, as "datastore"."""
     refused: bool | None = None
     """Whether it was answered with a problem."""
+    since: SecondsSince1970 | None = None
+    until: SecondsSince1970 | None = None
 
 
 class AuditResponse(Answer):
@@ -96,17 +101,14 @@ class AuditResponse(Answer):
     """HTTP status; null while the request is running, and after a crash during it."""
 
 
-LogTime = Annotated[float, Field(ge=0, le=1e11)]
-
-
 class LogQuery(ListQuery):
     """Filter. Times in seconds since 1970."""
 
     unit: Unit | None = None
     priority: Priority | None = None
-    """Entries of this priority and of more severe ones."""
-    since: LogTime | None = None
-    until: LogTime | None = None
+    """This one and more severe ones."""
+    since: SecondsSince1970 | None = None
+    until: SecondsSince1970 | None = None
     text: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None = None
     """Part of the entry, in upper or lower case."""
 

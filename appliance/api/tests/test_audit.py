@@ -122,3 +122,15 @@ def test_filters_narrow_the_audit(appliance: Appliance) -> None:
     page = appliance.get("/audit?action=host_group&limit=3")
     assert entries(f"action=host_group&limit=3&cursor={page['next_cursor']}") == [made]
     assert appliance.request("GET", "/audit?action=%25").status_code == 422
+
+
+def test_entries_of_a_range_of_time(appliance: Appliance) -> None:
+    for name in ("one", "two", "three"):
+        assert appliance.request("POST", "/host-groups", {"name": name}).status_code == 201
+    with appliance.store.session() as session:
+        newest = session.scalars(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(3))
+        for entry, at in zip(newest, (300, 200, 100), strict=True):
+            entry.at = at
+    assert [one["name"] for one in appliance.get("/audit?since=100&until=200")["items"]] == ["two", "one"]
+    assert appliance.get("/audit?until=99")["items"] == []
+    assert appliance.request("GET", "/audit?since=yesterday").status_code == 422

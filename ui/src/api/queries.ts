@@ -2,9 +2,10 @@
 /** Queries with their keys in the cache. Server-sent events invalidate them (events.ts). */
 
 import { queryOptions } from "@tanstack/react-query";
+import { secondsOf, type Times } from "../format/times";
 import { api, unwrap } from "./client";
 import { ApiProblem } from "./problem";
-import type { History } from "./types";
+import type { Alert, AuditEntry, History, Job } from "./types";
 
 const PAGE = 500;
 const SLOW_MS = 30_000;
@@ -261,6 +262,24 @@ export const jobsQuery = queryOptions({
   queryFn: async ({ signal }) => (await unwrap(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
 });
 
+/** Of one state, or all, for a file. */
+export function readAllJobs(state: "" | Job["state"]): Promise<Job[]> {
+  const of = state === "" ? {} : { state };
+  return all((page) => unwrap(api.GET("/api/v1/jobs", { params: { query: { ...page, ...of } } })));
+}
+
+/** One page of all jobs, or of those in one state. */
+export const jobPageQuery = (state: "" | Job["state"], cursor: string | null) =>
+  queryOptions({
+    queryKey: ["jobs", "page", state, cursor],
+    queryFn: ({ signal }) => {
+      const query = { limit: 100, ...(state === "" ? {} : { state }), ...(cursor === null ? {} : { cursor }) };
+      return unwrap(api.GET("/api/v1/jobs", { params: { query }, signal }));
+    },
+    staleTime: 0,
+    refetchInterval: ({ state: { data } }) => (data?.items.some((job) => job.ended_at == null) ? 3_000 : SLOW_MS),
+  });
+
 export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["jobs", id],
@@ -275,51 +294,73 @@ export const alertsQuery = queryOptions({
     (await unwrap(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
 });
 
-export interface AuditFilter {
+/** Open ones, or all, for a file. */
+export function readAllAlerts(open: boolean): Promise<Alert[]> {
+  return all((page) => unwrap(api.GET("/api/v1/alerts", { params: { query: { ...page, open } } })));
+}
+
+/** One page of all alerts, those that have ended too. */
+export const alertPageQuery = (cursor: string | null) =>
+  queryOptions({
+    queryKey: ["alerts", "all", cursor],
+    queryFn: ({ signal }) => {
+      const query = { open: false, limit: 100, ...(cursor === null ? {} : { cursor }) };
+      return unwrap(api.GET("/api/v1/alerts", { params: { query }, signal }));
+    },
+    staleTime: 0,
+  });
+
+export interface AuditFilter extends Times {
   readonly actor: string;
   readonly action: string;
   readonly outcome: "" | "done" | "refused";
 }
 
-export interface LogFilter {
+export interface LogFilter extends Times {
   readonly unit: string;
   readonly priority: string;
   readonly text: string;
-  /** As the browser's field returns it, in the browser's time zone. */
-  readonly since: string;
-  readonly until: string;
 }
 
 /** One page of the server's journal. */
-export const logsQuery = (filter: LogFilter, cursor: string | null) =>
+export const logsQuery = ({ since, until, ...filter }: LogFilter, cursor: string | null) =>
   queryOptions({
-    queryKey: ["logs", filter, cursor],
+    queryKey: ["logs", filter, since, until, cursor],
     queryFn: ({ signal }) => {
-      const seconds = (time: string) => new Date(time).getTime() / 1_000;
       const given = Object.entries({ ...filter, cursor: cursor ?? "" }).filter(([, value]) => value !== "");
-      const values = given.map(([name, value]) => [name, name === "since" || name === "until" ? seconds(value) : value]);
-      const query = { limit: 100, ...(Object.fromEntries(values) as object) };
+      const query = { limit: 100, ...(Object.fromEntries(given) as object), ...secondsOf({ since, until }) };
       return unwrap(api.GET("/api/v1/logs", { params: { query }, signal }));
     },
     staleTime: 0,
   });
 
-/** One page: the audit is long. */
-export const auditQuery = ({ actor, action, outcome }: AuditFilter, cursor: string | null) =>
+function readAudit(
+  { actor, action, outcome, since, until }: AuditFilter,
+  page: { limit: number; cursor?: string },
+  signal?: AbortSignal,
+) {
+  const query = {
+    ...page,
+    ...(actor === "" ? {} : { actor }),
+    ...(action === "" ? {} : { action }),
+    ...(outcome === "" ? {} : { refused: outcome === "refused" }),
+    ...secondsOf({ since, until }),
+  };
+  return unwrap(api.GET("/api/v1/audit", { params: { query }, ...(signal === undefined ? {} : { signal }) }));
+}
+
+/** One page; the audit is long. */
+export const auditQuery = (filter: AuditFilter, cursor: string | null) =>
   queryOptions({
-    queryKey: ["audit", actor, action, outcome, cursor],
-    queryFn: ({ signal }) => {
-      const query = {
-        limit: 50,
-        ...(cursor === null ? {} : { cursor }),
-        ...(actor === "" ? {} : { actor }),
-        ...(action === "" ? {} : { action }),
-        ...(outcome === "" ? {} : { refused: outcome === "refused" }),
-      };
-      return unwrap(api.GET("/api/v1/audit", { params: { query }, signal }));
-    },
+    queryKey: ["audit", filter, cursor],
+    queryFn: ({ signal }) => readAudit(filter, { limit: 50, ...(cursor === null ? {} : { cursor }) }, signal),
     staleTime: 0,
   });
+
+/** All entries, for a file. */
+export function readWholeAudit(filter: AuditFilter): Promise<AuditEntry[]> {
+  return all((page) => readAudit(filter, page));
+}
 
 export const usersQuery = queryOptions({
   queryKey: ["users"],
@@ -342,7 +383,7 @@ export const oidcQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/settings/oidc", { signal })),
 });
 
-/** Logins other than by password. */
+/** The appliance's name, and logins other than by password. */
 export const loginsQuery = queryOptions({
   queryKey: ["logins"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/session/logins", { signal })),

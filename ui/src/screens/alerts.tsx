@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-import { Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
 import { api, idempotent, unwrap } from "../api/client";
-import { alertsQuery } from "../api/queries";
+import { alertPageQuery, alertsQuery, readAllAlerts } from "../api/queries";
 import type { Alert } from "../api/types";
+import type { Cell } from "../format/csv";
 import { capitalised } from "../format/sentence";
+import { Choice } from "../parts/choice";
+import { ExportCsv } from "../parts/export-csv";
 import { Screen } from "../parts/page";
+import { Pager } from "../parts/pager";
+import { Toolbar } from "../parts/patternfly";
 import { ProblemAlert } from "../parts/problem-alert";
 import { Severity } from "../parts/severity";
 import { QueryBoundary } from "../parts/states";
@@ -18,22 +23,65 @@ import { text } from "../text";
 
 const words = text.alerts;
 
+const CSV_HEAD = [words.severityColumn, words.subject, words.title, words.remedy, words.raised, words.cleared, words.by];
+const csvRow = (alert: Alert): readonly Cell[] => [
+  ...[alert.severity, alert.subject, alert.text, alert.remedy, alert.raised_at, alert.cleared_at, alert.acknowledged_by],
+];
+
 export function AlertsScreen() {
-  const query = useQuery(alertsQuery);
+  const [shown, setShown] = useState<"" | "all">("");
   return (
     <Screen title={words.title}>
-      <QueryBoundary query={query} what={words.title}>
-        {(alerts) =>
-          alerts.length === 0 ? (
-            <EmptyState titleText={words.empty.title} headingLevel="h2" status="success">
-              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
-            </EmptyState>
-          ) : (
-            <AlertTable alerts={alerts} />
-          )
-        }
-      </QueryBoundary>
+      <Toolbar>
+        <ToolbarContent alignItems="center">
+          <ToolbarItem>
+            <Choice
+              label={words.show}
+              all={words.open}
+              value={shown}
+              options={[["all", words.all]]}
+              onChange={(chosen) => setShown(chosen === "all" ? "all" : "")}
+            />
+          </ToolbarItem>
+          <ToolbarItem align={{ default: "alignEnd" }}>
+            <ExportCsv name="alerts" head={CSV_HEAD} rows={async () => (await readAllAlerts(shown === "")).map(csvRow)} />
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
+      {shown === "all" ? <AllAlerts /> : <OpenAlerts />}
     </Screen>
+  );
+}
+
+function OpenAlerts() {
+  const query = useQuery(alertsQuery);
+  return (
+    <QueryBoundary query={query} what={words.title}>
+      {(alerts) =>
+        alerts.length === 0 ? (
+          <EmptyState titleText={words.empty.title} headingLevel="h2" status="success">
+            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+          </EmptyState>
+        ) : (
+          <AlertTable alerts={alerts} />
+        )
+      }
+    </QueryBoundary>
+  );
+}
+
+function AllAlerts() {
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const query = useQuery({ ...alertPageQuery(cursors.at(-1) ?? null), placeholderData: keepPreviousData });
+  return (
+    <QueryBoundary query={query} what={words.title}>
+      {({ items, next_cursor: next }) => (
+        <>
+          <AlertTable alerts={items} />
+          <Pager words={words} cursors={cursors} next={query.isPlaceholderData ? null : next} onChange={setCursors} />
+        </>
+      )}
+    </QueryBoundary>
   );
 }
 
@@ -72,7 +120,11 @@ function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
                 <Time at={alert.raised_at} ago />
               </Td>
               <Td>
-                {alert.acknowledged_by == null ? (
+                {alert.cleared_at != null ? (
+                  <>
+                    {words.cleared} <Time at={alert.cleared_at} ago />
+                  </>
+                ) : alert.acknowledged_by == null ? (
                   <May least="operator">
                     <Button variant="secondary" size="sm" isDisabled={pending} onClick={() => void send(alert.id)}>
                       {words.acknowledge}

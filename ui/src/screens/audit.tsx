@@ -5,21 +5,29 @@ import { Button, EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useId, useState, type ReactNode } from "react";
-import { auditQuery, type AuditFilter } from "../api/queries";
+import { auditQuery, readWholeAudit, type AuditFilter } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { useAbout } from "../parts/about";
+import type { Cell } from "../format/csv";
 import { Choice } from "../parts/choice";
+import { ExportCsv } from "../parts/export-csv";
 import { Screen } from "../parts/page";
 import { Pager } from "../parts/pager";
 import { SearchInput, Toolbar } from "../parts/patternfly";
 import { QueryBoundary } from "../parts/states";
+import { TimeRange } from "../parts/time-range";
 import { Time } from "../parts/values";
 import { text } from "../text";
 
 const words = text.audit;
-const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "" };
+const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "", since: "", until: "" };
 const OUTCOMES = ["done", "refused"] as const;
-/** After a pause of this length the name counts as complete. */
+const CSV_HEAD = [...Object.values(words.columns), words.before, words.after];
+const csvRow = (entry: AuditEntry): readonly Cell[] => [
+  ...[entry.at, entry.actor, entry.address, entry.action, entry.name === "" ? entry.subject : entry.name, entry.status],
+  ...[entry.before, entry.after].map((one) => one && JSON.stringify(one)),
+];
+/** Whoever pauses so long has typed the name. */
 const TYPING_PAUSE_MS = 400;
 
 export default function AuditScreen() {
@@ -80,6 +88,10 @@ export default function AuditScreen() {
               options={OUTCOMES.map((outcome) => [outcome, words.filter[outcome]])}
               onChange={(chosen) => change({ outcome: OUTCOMES.find((outcome) => outcome === chosen) ?? "" })}
             />
+          </ToolbarItem>
+          <TimeRange id="audit" words={words.filter} times={filter} onChange={change} />
+          <ToolbarItem align={{ default: "alignEnd" }}>
+            <ExportCsv name="audit" head={CSV_HEAD} rows={async () => (await readWholeAudit(filter)).map(csvRow)} />
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>

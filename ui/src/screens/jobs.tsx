@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-import { Button, EmptyState, EmptyStateBody, PageSection } from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody, PageSection, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, type ReactNode } from "react";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useState, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 import { api, idempotent, unwrap } from "../api/client";
 import { takeJobEnd } from "../api/events";
-import { jobQuery, jobsQuery } from "../api/queries";
+import { jobPageQuery, jobQuery, readAllJobs } from "../api/queries";
 import type { Job } from "../api/types";
+import type { Cell } from "../format/csv";
 import { capitalised, sentence } from "../format/sentence";
 import { formatDuration } from "../format/time";
 import { useAbout } from "../parts/about";
+import { Choice } from "../parts/choice";
+import { ExportCsv } from "../parts/export-csv";
 import { Facts } from "../parts/facts";
 import { isActive, jobName, JobProgress, JobState } from "../parts/job";
 import { shortcomingsOf, tracesOf } from "../parts/outcome";
 import { Screen } from "../parts/page";
+import { Pager } from "../parts/pager";
+import { Toolbar } from "../parts/patternfly";
 import { ProblemAlert } from "../parts/problem-alert";
 import { QueryBoundary } from "../parts/states";
 import { useSubmission } from "../parts/use-submission";
@@ -24,21 +29,52 @@ import { text } from "../text";
 
 const words = text.jobs;
 
+const STATES = ["queued", "running", "succeeded", "failed", "cancelled"] as const;
+const CSV_HEAD = [...Object.values(words.columns).slice(0, -1), words.ended, words.problem];
+const csvRow = (job: Job): readonly Cell[] => [
+  ...[job.kind, job.name === "" ? job.subject : job.name, job.state, job.actor, job.started_at ?? job.created_at, job.ended_at],
+  job.problem?.text,
+];
+
 export function JobsScreen() {
-  const query = useQuery(jobsQuery);
+  const [state, setState] = useState<"" | Job["state"]>("");
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const query = useQuery({ ...jobPageQuery(state, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
   const about = useAbout();
   return (
     <Screen title={words.title} lead={words.lead}>
+      <Toolbar>
+        <ToolbarContent alignItems="center">
+          <ToolbarItem>
+            <Choice
+              label={words.columns.state}
+              all={words.anyState}
+              value={state}
+              options={STATES.map((one) => [one, text.common.job.state[one]])}
+              onChange={(chosen) => {
+                setState(STATES.find((one) => one === chosen) ?? "");
+                setCursors([]);
+              }}
+            />
+          </ToolbarItem>
+          <ToolbarItem align={{ default: "alignEnd" }}>
+            <ExportCsv name="jobs" head={CSV_HEAD} rows={async () => (await readAllJobs(state)).map(csvRow)} />
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
       <QueryBoundary query={query} what={words.title} lines={6}>
-        {(jobs) =>
-          jobs.length === 0 ? (
-            <EmptyState titleText={words.empty.title} headingLevel="h2">
-              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
-            </EmptyState>
-          ) : (
-            <JobTable jobs={jobs} about={about} />
-          )
-        }
+        {({ items, next_cursor: next }) => (
+          <>
+            {items.length === 0 ? (
+              <EmptyState titleText={state === "" ? words.empty.title : words.noMatch} headingLevel="h2">
+                <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+              </EmptyState>
+            ) : (
+              <JobTable jobs={items} about={about} />
+            )}
+            <Pager words={words} cursors={cursors} next={query.isPlaceholderData ? null : next} onChange={setCursors} />
+          </>
+        )}
       </QueryBoundary>
     </Screen>
   );

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The server's journal, page by page. */
 
-import { EmptyState, EmptyStateBody, Label, TextInput, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
+import { EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
@@ -12,6 +12,7 @@ import { Screen } from "../parts/page";
 import { Pager } from "../parts/pager";
 import { SearchInput, Toolbar } from "../parts/patternfly";
 import { QueryBoundary } from "../parts/states";
+import { TimeRange } from "../parts/time-range";
 import { Time } from "../parts/values";
 import { text } from "../text";
 
@@ -70,17 +71,7 @@ export default function LogsScreen() {
               onChange={(priority) => change({ priority })}
             />
           </ToolbarItem>
-          {(["since", "until"] as const).map((name) => (
-            <ToolbarItem key={name}>
-              <label htmlFor={`logs-${name}`}>{words.filter[name]}</label>
-              <TextInput
-                id={`logs-${name}`}
-                type="datetime-local"
-                value={filter[name]}
-                onChange={(_event, value) => change({ [name]: value })}
-              />
-            </ToolbarItem>
-          ))}
+          <TimeRange id="logs" words={words.filter} times={filter} onChange={change} />
         </ToolbarContent>
       </Toolbar>
       <Entries key={JSON.stringify(filter)} filter={filter} />

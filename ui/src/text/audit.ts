@@ -23,6 +23,8 @@ export const audit = {
     anyOutcome: "All outcomes",
     done: "Done",
     refused: "Refused or failed",
+    since: "From",
+    until: "To",
   },
   kinds: {
     alert: "Alerts",

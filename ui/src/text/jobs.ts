@@ -15,5 +15,10 @@ export const jobs = {
   shortcomings: "Warnings",
   traces: "After the failure",
   list: "Jobs, newest first",
+  anyState: "All states",
+  noMatch: "No job in this state",
+  newer: "Newer",
+  older: "Older",
+  pages: "Pages of jobs",
   open: (kind: string) => `Open ${kind}`,
 };

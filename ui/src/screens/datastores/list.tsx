@@ -14,13 +14,16 @@ import { Link, useSearchParams } from "react-router";
 import { datastoresQuery, groupsQuery, loadQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
 import { useBegun } from "../../parts/begun";
+import type { Cell } from "../../format/csv";
 import { Choice } from "../../parts/choice";
+import { ExportCsv } from "../../parts/export-csv";
 import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { filterOf, matches, sorted, type Column, type Direction } from "./filter";
+import { filterOf, groupNames, matches, sorted, type Column, type Direction, type Loads } from "./filter";
+import { freeOf } from "./summary";
 import { DatastoreTable } from "./table";
 
 const words = text.datastores;
@@ -74,6 +77,15 @@ function Empty() {
       </May>
     </EmptyState>
   );
+}
+
+const CSV_HEAD = Object.values(words.columns).slice(0, -1);
+
+/** In the order of the table. */
+function csvRow(store: Datastore, groups: readonly Group[], loads: Loads): readonly Cell[] {
+  const { name, kind, state, pool, lun, share, size, referenced, clients } = store;
+  const seen = [...groupNames(store, groups), ...clients].join(" ");
+  return [name, kind, state, pool, lun ?? share, size, referenced, freeOf(store), loads.get(store.id)?.bytes, seen];
 }
 
 function List({ stores, groups }: { readonly stores: readonly Datastore[]; readonly groups: readonly Group[] }) {
@@ -142,6 +154,9 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
           </ToolbarItem>
           <ToolbarItem align={{ default: "alignEnd" }}>
             <span role="status">{words.shown(shown.length, stores.length)}</span>
+          </ToolbarItem>
+          <ToolbarItem>
+            <ExportCsv name="datastores" head={CSV_HEAD} rows={() => shown.map((store) => csvRow(store, groups, loads))} />
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>

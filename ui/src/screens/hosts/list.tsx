@@ -8,6 +8,8 @@ import { useState } from "react";
 import { Link } from "react-router";
 import { groupsQuery, hostsQuery, nfsClientsQuery, sessionsQuery } from "../../api/queries";
 import type { Group, Host, IscsiSession, NfsClient } from "../../api/types";
+import type { Cell } from "../../format/csv";
+import { ExportCsv } from "../../parts/export-csv";
 import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
@@ -94,6 +96,9 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
           <ToolbarItem align={{ default: "alignEnd" }}>
             <span role="status">{words.shown(matching.length, hosts.length)}</span>
           </ToolbarItem>
+          <ToolbarItem>
+            <ExportCsv name="hosts" head={CSV_HEAD} rows={() => found.map((host) => csvRow(host, groups, sessions.data))} />
+          </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
       {matching.length === 0 ? (
@@ -110,6 +115,20 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
       )}
     </>
   );
+}
+
+const { columns: heads } = words;
+const CSV_HEAD = [heads.name, heads.group, heads.paths, heads.iqns, heads.addresses, heads.chap];
+
+function csvRow(host: Host, groups: readonly Group[], sessions: readonly IscsiSession[] | undefined): readonly Cell[] {
+  return [
+    host.name,
+    groups.find((one) => one.id === host.group)?.name,
+    sessions && pathsOf(host, sessions).length,
+    host.iqns.join(" "),
+    host.addresses.join(" "),
+    host.chap_name,
+  ];
 }
 
 interface TableProps {

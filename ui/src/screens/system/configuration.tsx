@@ -7,6 +7,7 @@ import { useRef, useState } from "react";
 import { api, idempotent, unwrap } from "../../api/client";
 import { answerTo, type Answered } from "../../parts/answered";
 import { ChangeDialog } from "../../parts/change-dialog";
+import { download } from "../../parts/download";
 import { SendDialog } from "../../parts/dialog";
 import { describedBy, Field, TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
@@ -36,17 +37,6 @@ export function Configuration() {
   );
 }
 
-/** Lets the browser save data as a file. */
-function download(content: string, name: string): void {
-  const address = URL.createObjectURL(new Blob([content], { type: "application/json" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  // Later: the browser reads it after this function.
-  window.setTimeout(() => URL.revokeObjectURL(address), 60_000);
-}
-
 function BackUp({ onClose }: { readonly onClose: () => void }) {
   const [password, setPassword] = useState("");
   return (
@@ -60,7 +50,7 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
       ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
       changes={["audit"]}
       done={words.made}
-      onDone={(backup) => download(JSON.stringify(backup), words.file(new Date().toISOString().slice(0, 10)))}
+      onDone={(backup) => download(JSON.stringify(backup), "application/json", words.file(new Date().toISOString().slice(0, 10)))}
       onClose={onClose}
     >
       {(problem) => (

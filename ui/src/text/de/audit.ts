@@ -23,6 +23,8 @@ export const audit: Texts["audit"] = {
     anyOutcome: "Alle Ergebnisse",
     done: "Fertig",
     refused: "Abgelehnt oder fehlgeschlagen",
+    since: "Von",
+    until: "Bis",
   },
   kinds: {
     alert: "Alarme",

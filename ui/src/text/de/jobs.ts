@@ -15,5 +15,10 @@ export const jobs: Texts["jobs"] = {
   shortcomings: "Warnungen",
   traces: "Nach dem Fehler",
   list: "Jobs, neueste zuerst",
+  anyState: "Alle Zustände",
+  noMatch: "Kein Job in diesem Zustand",
+  newer: "Neuere",
+  older: "Ältere",
+  pages: "Seiten der Jobs",
   open: (kind) => `${kind} öffnen`,
 };
