@@ -21,8 +21,6 @@ PROGRAMS_ONLY = {
 }
 NOT_IN_CONSOLE = PROGRAMS_ONLY | {
     "POST /configuration/recovery-key": "not built",
-    "POST /datastores/*/forget": "not built",
-    "POST /datastores/*/promote": "not built",
     "GET /filesystems": "not built: with adoption",
     "POST /jobs/*/abandon": "not built",
     "GET /receivers/*/deliveries": "not built",

@@ -7,6 +7,7 @@ import { begun, ID } from "./world";
 const VMFS = { at: `/datastores/${ID.vmfs}/overview`, version: '"vmfs"', answer: begun };
 const NFS = { at: `/datastores/${ID.nfs}/overview`, version: '"nfs"', answer: begun };
 const GONE = { at: `/datastores/${ID.gone}/overview`, version: '"gone"', answer: begun };
+const MISSING = { at: `/datastores/${ID.missing}/overview`, version: '"missing"', answer: begun };
 const SNAPSHOTS = { at: `/datastores/${ID.vmfs}/snapshots`, answer: begun };
 
 export const datastores: readonly Form[] = [
@@ -27,6 +28,31 @@ export const datastores: readonly Form[] = [
     send: ["Rename"],
     sends: ["PATCH", `/datastores/${ID.vmfs}`, { name: "gold1" }],
     marks: { name: "New name" },
+  },
+  {
+    ...VMFS,
+    form: "datastores Settings",
+    open: ["Actions", "Change settings"],
+    fill: { "LUN number": "7", "Warn hosts at": "85" },
+    send: ["Change"],
+    sends: ["PATCH", `/datastores/${ID.vmfs}`, { lun: 7, soft_threshold: 85, force: false }],
+    marks: { lun: "LUN number", soft_threshold: "Warn hosts at" },
+  },
+  {
+    ...NFS,
+    form: "datastores Promote",
+    version: undefined,
+    open: ["Actions", "Promote"],
+    send: ["Promote"],
+    sends: ["POST", `/datastores/${ID.nfs}/promote`],
+  },
+  {
+    ...MISSING,
+    form: "datastores Forget",
+    open: ["Actions", "Forget"],
+    fill: { "Type missing1 to confirm": "missing1" },
+    send: ["Forget"],
+    sends: ["POST", `/datastores/${ID.missing}/forget`],
   },
   {
     ...NFS,
@@ -178,7 +204,7 @@ export const datastores: readonly Form[] = [
       "/datastores",
       {
         ...{ kind: "vmfs", name: "vmfs2", pool: "tank", size: "2199023255552", thick: false, host_groups: [ID.group] },
-        ...{ compression: "lz4", sync: "standard", block_size: 65536, soft_threshold: null, lun: null },
+        ...{ compression: "lz4", sync: "standard", encrypted: false, block_size: 65536, soft_threshold: null, lun: null },
       },
     ],
     answer: begun,

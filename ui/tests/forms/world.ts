@@ -22,6 +22,7 @@ export const ID = {
   bundle: "00000000-0000-4000-8000-00000000000a",
   job: "00000000-0000-4000-8000-00000000000b",
   begun: "00000000-0000-4000-8000-00000000000c",
+  missing: "00000000-0000-4000-8000-00000000000d",
 } as const;
 export const IQN = "iqn.1998-01.com.vmware:esx1";
 export const TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
@@ -60,11 +61,22 @@ const vmfs: Api.Datastore = {
 const nfs: Api.Datastore = {
   ...vmfs,
   ...{ etag: '"nfs"', id: ID.nfs, kind: "nfs", name: "nfs1", dataset: "tank/zvaai/nfs1", guid: "12", lun: null, thick: true },
-  ...{ export: 1, share: "/nfs1", versions: ["3", "4"], squash: "none", clients: ["192.0.2.17"] },
+  ...{
+    origin: "tank/zvaai/nfs0@before",
+    export: 1,
+    share: "/nfs1",
+    versions: ["3", "4"],
+    squash: "none",
+    clients: ["192.0.2.17"],
+  },
 };
 const gone: Api.Datastore = {
   ...vmfs,
   ...{ etag: '"gone"', id: ID.gone, state: "deleted", name: "gone1", dataset: "tank/zvaai/gone1", guid: "13", deleted_at: AT },
+};
+const missing: Api.Datastore = {
+  ...vmfs,
+  ...{ etag: '"missing"', id: ID.missing, state: "missing", name: "missing1", dataset: "", guid: "14" },
 };
 const snapshots: Api.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ datastore: ID.vmfs, name, full_name: `tank/zvaai/vmfs1@${name}`, guid: `2${index}`, created_at: AT },
@@ -81,7 +93,7 @@ const host: Api.Host = {
   ...{ etag: '"host"', id: ID.host, name: "esx1", group: ID.group, iqns: [IQN], addresses: ["192.0.2.9"] },
   ...{ chap_name: IQN, chap_revision: 1, created_at: AT },
 };
-const schedule: Api.Schedule = {
+export const schedule: Api.Schedule = {
   ...{ etag: '"schedule"', id: ID.schedule, name: "hourly", datastores: [ID.vmfs], every_minutes: 60, keep: 48 },
   ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
   ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
@@ -199,8 +211,8 @@ export const world: Readonly<Record<string, unknown>> = {
   "/importable-pools": page(importable),
   "/encryption-keys": page(key),
   "/disks": page(...disks),
-  "/datastores": page(vmfs, nfs, gone),
-  ...Object.fromEntries([vmfs, nfs, gone].map((store) => [`/datastores/${store.id}`, store])),
+  "/datastores": page(vmfs, nfs, gone, missing),
+  ...Object.fromEntries([vmfs, nfs, gone, missing].map((one) => [`/datastores/${one.id}`, one])),
   [`/datastores/${ID.vmfs}/snapshots`]: page(...snapshots),
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },

@@ -17,25 +17,27 @@ import { text } from "../../text";
 import { pathOf, useKnownStore, useStoreForm } from "./known-store";
 import { ChangeProvisioning } from "./provisioning";
 import { Serving } from "./serving";
+import { Forget, Promote, Settings } from "./settings";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
-  vmfs: ["rename", "grow", "provisioning", "present", "snapshot", "clone", "delete"],
-  nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
+  vmfs: ["rename", "grow", "provisioning", "settings", "present", "snapshot", "clone", "promote", "delete"],
+  nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "promote", "delete"],
 } as const;
-const DELETED = ["restore", "purge"] as const;
-/** Properties of each dialog about a datastore. */
+const OTHERS = { deleted: ["restore", "purge"], missing: ["forget"], copy: [] } as const;
+const FOR_ADMINS: readonly Action[] = ["purge", "forget"];
+/** What each dialog about a datastore is given. */
 export interface DialogProps extends Place {
   readonly store: Datastore;
 }
-type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof DELETED)[number];
+type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof OTHERS)[keyof typeof OTHERS][number];
 
 /** `row`: at the end of its row in the list. */
 export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "onClose"> & { readonly row?: boolean }) {
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
-  const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : store.state === "deleted" ? DELETED : [];
-  const allowed = actions.filter((action) => action !== "purge" || admin);
+  const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : OTHERS[store.state];
+  const allowed = actions.filter((one) => (admin || !FOR_ADMINS.includes(one)) && (one !== "promote" || store.origin !== null));
   if (allowed.length === 0) return null;
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   return (
@@ -43,23 +45,26 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
       <ActionsMenu
         row={row}
         label={row ? text.datastores.actions(store.name) : words.menu}
-        choices={allowed.map((action) => ({
-          name: words[action].action,
-          danger: action === "delete" || action === "purge",
-          onChoose: () => setChosen(action),
+        choices={allowed.map((one) => ({
+          name: words[one].action,
+          danger: one === "delete" || one === "purge" || one === "forget",
+          onChoose: () => setChosen(one),
         }))}
       />
       {chosen === "rename" && <Rename {...dialog} />}
       {chosen === "grow" && <Grow {...dialog} />}
       {chosen === "quota" && <Quota {...dialog} />}
       {chosen === "provisioning" && <ChangeProvisioning {...dialog} />}
+      {chosen === "settings" && <Settings {...dialog} />}
       {chosen === "present" && <Present {...dialog} />}
       {chosen === "serving" && <Serving {...dialog} />}
       {chosen === "snapshot" && <TakeSnapshot {...dialog} />}
       {chosen === "clone" && <Clone {...dialog} />}
+      {chosen === "promote" && <Promote {...dialog} />}
       {chosen === "delete" && <Delete {...dialog} />}
       {chosen === "restore" && <Restore {...dialog} />}
       {chosen === "purge" && <Purge {...dialog} />}
+      {chosen === "forget" && <Forget {...dialog} />}
     </>
   );
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Datastore } from "../../api/types";
-import { requestOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./form-values";
+import { requestOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, vmfsProblem } from "./form-values";
 import { matches, sorted } from "./filter";
 
 function store(more: Partial<Datastore>): Datastore {
@@ -29,12 +29,14 @@ describe("form values", () => {
   it.each(["1 GiB", "64 TiB", "1.5 TiB"])("takes %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeUndefined());
   it.each(["", "5", "1023 MiB", "65T"])("refuses %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeDefined());
   it("has a threshold of 1 to 99 percent", () => {
-    expect(["", "1", "99"].map((threshold) => thresholdProblem({ ...NOTHING_YET, threshold }))).toEqual([
+    expect(["", "1", "99"].map((threshold) => vmfsProblem({ ...NOTHING_YET, threshold }))).toEqual([
       undefined,
       undefined,
       undefined,
     ]);
-    for (const threshold of ["0", "100", "a", "5.5"]) expect(thresholdProblem({ ...NOTHING_YET, threshold })).toBeDefined();
+    for (const threshold of ["0", "100", "a", "5.5"]) expect(vmfsProblem({ ...NOTHING_YET, threshold })).toBeDefined();
+    for (const lun of ["", "0", "1023"]) expect(vmfsProblem({ ...NOTHING_YET, lun })).toBeUndefined();
+    for (const lun of ["1024", "-1", "a"]) expect(vmfsProblem({ ...NOTHING_YET, lun })).toBeDefined();
   });
   it("has of each kind what that has, whatever was chosen for the other before", () => {
     const clients = "192.0.2.1, 2001:db8::/32";
@@ -44,8 +46,8 @@ describe("form values", () => {
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
     expect(nfs.thick).toBe(true);
     expect(nfs).not.toHaveProperty("block_size");
-    expect(thresholdProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
-    expect(thresholdProblem(chosen)).toBeDefined();
+    expect(vmfsProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
+    expect(vmfsProblem(chosen)).toBeDefined();
     expect(requestOf(chosen)).not.toHaveProperty("clients");
   });
   it.each(["", "192.0.2.1", "192.0.2.0/24 2001:db8::1"])("takes clients %s", (clients) =>

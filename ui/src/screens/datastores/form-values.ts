@@ -28,6 +28,9 @@ export interface FormValues {
   readonly recordSize: (typeof RECORD_SIZES)[number];
   /** As typed; empty for none. */
   readonly threshold: string;
+  /** As typed; empty for the next free one. */
+  readonly lun: string;
+  readonly encrypted: boolean;
   readonly groups: readonly string[];
   /** Clients in addition to the hosts of the groups, for NFS; as typed. */
   readonly clients: string;
@@ -43,6 +46,8 @@ export const NOTHING_YET: FormValues = {
   blockSize: 65536,
   recordSize: 65536,
   threshold: "",
+  lun: "",
+  encrypted: false,
   groups: [],
   clients: "",
 };
@@ -65,9 +70,19 @@ export function sizeProblem(values: FormValues): string | undefined {
   return bytes < SMALLEST || bytes > LARGEST ? words.size.sizeRange : undefined;
 }
 
-export function thresholdProblem({ kind, threshold }: FormValues): string | undefined {
-  if (kind === "nfs" || threshold === "") return undefined;
-  return /^[1-9][0-9]?$/.test(threshold) ? undefined : words.size.thresholdWrong;
+/** Of what was typed; empty is none. */
+export function thresholdProblem(threshold: string): string | undefined {
+  return threshold === "" || /^[1-9][0-9]?$/.test(threshold) ? undefined : words.size.thresholdWrong;
+}
+
+/** Of what was typed; empty is the next free one. */
+export function lunProblem(lun: string): string | undefined {
+  return lun === "" || (/^[0-9]{1,4}$/.test(lun) && Number(lun) < 1024) ? undefined : words.size.lunWrong;
+}
+
+/** Of the settings that only VMFS has. */
+export function vmfsProblem({ kind, threshold, lun }: FormValues): string | undefined {
+  return kind === "nfs" ? undefined : (thresholdProblem(threshold) ?? lunProblem(lun));
 }
 
 /** Addresses and networks of the typed text. */
@@ -97,6 +112,7 @@ export function requestOf(values: FormValues): DatastoreCreate {
     compression: values.compression,
     sync: "standard",
     thick: values.thick,
+    encrypted: values.encrypted,
     host_groups: [...values.groups],
   };
   if (values.kind === "nfs") return { ...common, record_size: values.recordSize, clients: clientsOf(values) };
@@ -104,6 +120,6 @@ export function requestOf(values: FormValues): DatastoreCreate {
     ...common,
     block_size: values.blockSize,
     soft_threshold: values.threshold === "" ? null : Number(values.threshold),
-    lun: null,
+    lun: values.lun === "" ? null : Number(values.lun),
   };
 }

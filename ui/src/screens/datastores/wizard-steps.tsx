@@ -32,6 +32,7 @@ import {
   clientsProblem,
   COMPRESSIONS,
   isTooThick,
+  lunProblem,
   nameProblem,
   RECORD_SIZES,
   sizeOf,
@@ -132,7 +133,7 @@ export function SizeStep({ values, change, pools, stores, fieldProblem }: StepPr
       )}
       {!values.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
       <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
-        <MoreSettings values={values} change={change} problem={thresholdProblem(values) ?? fieldProblem("soft_threshold")} />
+        <MoreSettings values={values} change={change} fieldProblem={fieldProblem} />
       </ExpandableSection>
     </Form>
   );
@@ -141,12 +142,21 @@ export function SizeStep({ values, change, pools, stores, fieldProblem }: StepPr
 interface MoreProps {
   readonly values: FormValues;
   readonly change: (part: Partial<FormValues>) => void;
-  readonly problem: string | undefined;
+  readonly fieldProblem: (name: string) => string | undefined;
 }
 
-function MoreSettings({ values, change, problem }: MoreProps) {
+function MoreSettings({ values, change, fieldProblem }: MoreProps) {
   return (
     <div className="zv-wide-choices">
+      <Field id="encrypted" label={words.size.encryption} problem={fieldProblem("encrypted")}>
+        <Checkbox
+          id="encrypted"
+          label={words.size.encrypted}
+          description={words.size.encryptedHelp}
+          isChecked={values.encrypted}
+          onChange={(_event, encrypted) => change({ encrypted })}
+        />
+      </Field>
       <Field id="compression" label={words.size.compression} help={words.size.compressionHelp}>
         <FormSelect
           id="compression"
@@ -194,7 +204,15 @@ function MoreSettings({ values, change, problem }: MoreProps) {
             help={words.size.thresholdHelp}
             value={values.threshold}
             onChange={(threshold) => change({ threshold: threshold.trim() })}
-            problem={problem}
+            problem={thresholdProblem(values.threshold) ?? fieldProblem("soft_threshold")}
+          />
+          <TextField
+            id="lun"
+            label={words.size.lun}
+            help={words.size.lunHelp}
+            value={values.lun}
+            onChange={(lun) => change({ lun: lun.trim() })}
+            problem={lunProblem(values.lun) ?? fieldProblem("lun")}
           />
         </>
       )}
@@ -279,6 +297,7 @@ function VmfsSettings({ values, seen }: SettingsProps) {
           [review.volsize, `${formatBytes(size.toString())} (${formatWhole(size)})`],
           [review.volblocksize, formatBytes(values.blockSize)],
           [review.compression, values.compression],
+          [review.encryption, values.encrypted ? review.encryptionOn : "off"],
           [review.sync, "standard"],
           [review.refreservation, values.thick ? review.refreservationThick : review.refreservationThin],
         ]}
@@ -286,7 +305,7 @@ function VmfsSettings({ values, seen }: SettingsProps) {
       <h3 className="zv-review">{review.target}</h3>
       <Facts
         facts={[
-          [review.lun, review.lunFree],
+          [review.lun, values.lun === "" ? review.lunFree : values.lun],
           [review.identity, review.identityNew],
           [review.threshold, values.threshold === "" ? text.common.none : `${values.threshold} %`],
           [review.hosts, seen.length === 0 ? text.datastores.noHosts : seen.join(", ")],
@@ -311,6 +330,7 @@ function NfsSettings({ values, seen }: SettingsProps) {
           [review.refreservation, values.thick ? review.refreservationThickNfs : text.common.none],
           [review.recordsize, formatBytes(values.recordSize)],
           [review.compression, values.compression],
+          [review.encryption, values.encrypted ? review.encryptionOn : "off"],
           [review.sync, "standard"],
           [review.acltype, "posix"],
           [review.xattr, "sa"],

@@ -17,15 +17,7 @@ import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
-import {
-  requestOf,
-  clientsProblem,
-  nameProblem,
-  NOTHING_YET,
-  sizeProblem,
-  thresholdProblem,
-  type FormValues,
-} from "./form-values";
+import { requestOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, vmfsProblem, type FormValues } from "./form-values";
 import { HostsStep, PlaceStep, ReviewStep, SizeStep, TypeStep } from "./wizard-steps";
 
 const words = text.datastores.wizard;
@@ -36,6 +28,8 @@ const STEP_OF: Readonly<Record<string, string>> = {
   pool: "place",
   size: "size",
   soft_threshold: "size",
+  lun: "size",
+  encrypted: "size",
   host_groups: "hosts",
   clients: "hosts",
 };
@@ -89,7 +83,7 @@ function Steps({ pools, groups, stores }: Props) {
   );
   const { problem, pending, fieldProblem } = submission;
   const placed = nameProblem(values, stores) === undefined && values.pool !== "";
-  const sized = sizeProblem(values) === undefined && thresholdProblem(values) === undefined;
+  const sized = sizeProblem(values) === undefined && vmfsProblem(values) === undefined;
   const shown = clientsProblem(values) === undefined;
   const marked = (step: string) => [...(problem?.fields.keys() ?? [])].some((field) => STEP_OF[field] === step);
   const status = (step: string) => (marked(step) ? ("error" as const) : ("default" as const));

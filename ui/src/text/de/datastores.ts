@@ -96,6 +96,13 @@ export const datastores: Texts["datastores"] = {
       threshold: "Hosts warnen bei",
       thresholdHelp: "Prozent der Größe, oder leer für keine Warnung. Hosts bekommen ein Thin-Provisioning-Ereignis.",
       thresholdWrong: "Geben Sie eine ganze Zahl von 1 bis 99 ein.",
+      lun: "LUN-Nummer",
+      lunHelp: "Von 0 bis 1023. Ein leeres Feld bedeutet die niedrigste freie Nummer.",
+      lunWrong: "Geben Sie eine ganze Zahl von 0 bis 1023 ein.",
+      encryption: "Verschlüsselung",
+      encrypted: "Datastore verschlüsseln",
+      encryptedHelp:
+        "Ein Schlüssel gilt für alle verschlüsselten Datastores eines Pools. Exportieren Sie ihn danach auf der Seite des Pools.",
     },
     hosts: {
       title: "Welche Hosts benutzen den Datastore?",
@@ -119,6 +126,8 @@ export const datastores: Texts["datastores"] = {
       volsize: "volsize",
       volblocksize: "volblocksize",
       compression: "compression",
+      encryption: "encryption",
+      encryptionOn: "aes-256-gcm, Schlüssel des Pools",
       sync: "sync",
       refreservation: "refreservation",
       refreservationThin: "thin: keine",
@@ -476,6 +485,24 @@ export const datastores: Texts["datastores"] = {
         title: (name) => `Thin oder Thick: ${name}`,
         lead: "Ein Thin-Datastore wird nur thick, wenn er keine Blöcke teilt und seine ganze Größe in den Pool passt. Ein Thick-Datastore kann jederzeit thin werden.",
         submit: "Ändern",
+      },
+      settings: {
+        action: "Einstellungen ändern",
+        title: (name) => `Einstellungen von ${name}`,
+        lead: "Hosts verlieren den Datastore unter der alten LUN-Nummer und finden ihn nach einem Rescan unter der neuen.",
+        submit: "Ändern",
+      },
+      promote: {
+        action: "Unabhängig machen",
+        title: (name) => `${name} unabhängig machen?`,
+        lead: "Der Klon übernimmt die Snapshots, die er mit seinem Ursprung teilt. Danach kann der Ursprung endgültig gelöscht werden.",
+        submit: "Unabhängig machen",
+      },
+      forget: {
+        action: "Vergessen",
+        title: (name) => `${name} vergessen?`,
+        lead: "Die Appliance gibt den fehlenden Datastore auf: LUN-Nummer oder Pfad, und seine Hosts. Kehrt sein Pool zurück, übernehmen Sie ihn neu.",
+        submit: "Vergessen",
       },
       present: {
         action: "Hosts ändern",
