@@ -90,6 +90,27 @@ test("it is paused, run while paused, and changed", async () => {
   assert.deepEqual([changed.every_minutes, changed.keep, changed.enabled], [1440, 96, false]);
 });
 
+test("a pool is scrubbed by a schedule", async () => {
+  await page.getByRole("button", { name: "New scrub schedule" }).click();
+  await dialog().getByRole("textbox", { name: "Name" }).fill("monthly");
+  await dialog().getByRole("textbox", { name: "Start of the day" }).fill("03:00");
+  await inspect(page, "schedule-scrub");
+  await survive(page, "schedules AddScrub", dialog().getByRole("button", { name: "Create schedule" }));
+  await dialog().getByRole("button", { name: "Create schedule" }).click();
+  const scrub = page.getByRole("row", { name: /^monthly Scrub of tank/ });
+  await scrub.getByText("28 days").waitFor();
+  await page.getByRole("button", { name: "Actions for monthly" }).click();
+  await page.getByRole("menuitem", { name: "Change" }).click();
+  await dialog().getByRole("textbox", { name: "Every so many days" }).fill("14");
+  await survive(page, "schedules ChangeScrub", dialog().getByRole("button", { name: "Change" }));
+  await dialog().getByRole("button", { name: "Change" }).click();
+  await scrub.getByText("14 days").waitFor();
+  const made = (await shown()).find((one) => one.name === "monthly");
+  assert.deepEqual([made.kind, made.pool, made.every_minutes, made.at], ["scrub", "tank", 20_160, "03:00"]);
+  await apiOf(page).request("DELETE", `/schedules/${made.id}`);
+  await page.reload();
+});
+
 test("deleting explains the effect on its snapshots", async () => {
   await choose("Delete");
   await dialog().getByText("Existing snapshots are retained").waitFor();

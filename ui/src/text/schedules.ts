@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Schedules of snapshots. */
+/** Schedules of snapshots and scrubs. */
 
 export const schedules = {
   title: "Schedules",
@@ -17,6 +17,17 @@ export const schedules = {
     title: (name: string) => `Change ${name}`,
     submit: "Change",
     done: (name: string) => `${name} was changed`,
+  },
+  scrub: {
+    action: "New scrub schedule",
+    title: "New scrub schedule",
+    lead: "A scrub reads all data of a pool, and repairs damage from redundancy. Every four weeks suits most pools.",
+    pool: "Pool",
+    of: (pool: string) => `Scrub of ${pool}`,
+    days: "Every so many days",
+    daysHelp: "From 1 to 365",
+    daysWrong: "Enter a whole number from 1 to 365.",
+    first: (at: string) => `At ${at}`,
   },
   changeLead:
     "If the schedule retains fewer snapshots, older ones are destroyed soon. Snapshots with holds or clones are retained.",
@@ -59,7 +70,7 @@ export const schedules = {
   run: {
     action: "Run now",
     title: (name: string) => `Run ${name} now`,
-    lead: "Takes its snapshots at once; when it is due by the clock does not change. The oldest one beyond those that it keeps is destroyed then.",
+    lead: "Takes the snapshots or starts the scrub now. The next regular run does not change.",
     submit: "Run now",
   },
   delete: {

@@ -2,11 +2,12 @@
 /** The forms of hosts, host groups and schedules. */
 
 import type { Form } from "./walk";
-import { begun, ID, IQN } from "./world";
+import { begun, ID, IQN, schedule } from "./world";
 
 const HOSTS = { at: "/hosts", version: '"host"', answer: {} };
 const GROUPS = { at: "/hosts?show=groups", version: '"group"', answer: {} };
 const SCHEDULES = { at: "/schedules", version: '"schedule"', answer: {} };
+const SCRUB = { ...schedule, name: "monthly", kind: "scrub", pool: "tank", datastores: [], every_minutes: 40_320, at: "02:00" };
 const HOST_MARKS = { name: "Name", group: "Host group", iqns: "iSCSI names", addresses: "Addresses" };
 const SCHEDULE_MARKS = { name: "Name", every_minutes: "Every", keep: "Keep of each datastore" };
 
@@ -121,6 +122,35 @@ export const schedules: readonly Form[] = [
     sends: ["PATCH", `/schedules/${ID.schedule}`, { every_minutes: 1440 }],
     marks: SCHEDULE_MARKS,
     done: "hourly was changed",
+  },
+  {
+    ...SCHEDULES,
+    form: "schedules AddScrub",
+    version: undefined,
+    open: ["New scrub schedule"],
+    fill: { Name: "monthly", "Every so many days": "14", "Start of the day": "03:00", "Time zone": "Europe/Berlin" },
+    send: ["Create schedule"],
+    sends: [
+      "POST",
+      "/schedules",
+      {
+        ...{ name: "monthly", kind: "scrub", pool: "tank", every_minutes: 20_160, enabled: true },
+        ...{ at: "03:00", time_zone: "Europe/Berlin" },
+      },
+    ],
+    marks: { name: "Name", every_minutes: "Every so many days", pool: "Pool", at: "Start of the day", time_zone: "Time zone" },
+    done: "Schedule monthly was created",
+  },
+  {
+    ...SCHEDULES,
+    form: "schedules ChangeScrub",
+    responses: { "/schedules": { items: [SCRUB], next_cursor: null }, [`/schedules/${ID.schedule}`]: SCRUB },
+    open: ["Actions for monthly", "Change"],
+    fill: { "Every so many days": "14" },
+    send: ["Change"],
+    sends: ["PATCH", `/schedules/${ID.schedule}`, { every_minutes: 20_160 }],
+    marks: { name: "Name", every_minutes: "Every so many days" },
+    done: "monthly was changed",
   },
   {
     ...SCHEDULES,

@@ -17,13 +17,14 @@ import { May } from "../../session/session";
 import { text } from "../../text";
 import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
 import { formatSpan, nextAt, reachOf } from "./interval";
+import { AddScrub, ChangeScrub } from "./scrub";
 
 const words = text.schedules;
 
 export default function SchedulesScreen() {
   const query = useQuery(schedulesQuery);
   const { data: stores } = useQuery(datastoresQuery);
-  const [adding, setAdding] = useState(false);
+  const [adding, setAdding] = useState<"snapshots" | "scrub" | null>(null);
   const [begin, news] = useBegun();
   return (
     <Screen
@@ -31,7 +32,10 @@ export default function SchedulesScreen() {
       lead={words.lead}
       actions={
         <May least="operator">
-          <Button onClick={() => setAdding(true)}>{words.create.action}</Button>
+          <Button onClick={() => setAdding("snapshots")}>{words.create.action}</Button>
+          <Button variant="secondary" onClick={() => setAdding("scrub")}>
+            {words.scrub.action}
+          </Button>
         </May>
       }
     >
@@ -46,7 +50,8 @@ export default function SchedulesScreen() {
           )
         }
       </QueryBoundary>
-      {adding && <AddSchedule onClose={() => setAdding(false)} />}
+      {adding === "snapshots" && <AddSchedule onClose={() => setAdding(null)} />}
+      {adding === "scrub" && <AddScrub onClose={() => setAdding(null)} />}
       {news}
     </Screen>
   );
@@ -82,7 +87,11 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
               {schedule.name}
             </Td>
             <Td dataLabel={columns.datastores} modifier="breakWord">
-              {stores === undefined ? schedule.datastores.length : namesOf(schedule, stores)}
+              {schedule.pool != null
+                ? words.scrub.of(schedule.pool)
+                : stores === undefined
+                  ? schedule.datastores.length
+                  : namesOf(schedule, stores)}
             </Td>
             <Td dataLabel={columns.state}>
               <Label isCompact color={schedule.enabled ? "green" : "orange"}>
@@ -90,8 +99,8 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
               </Label>
             </Td>
             <Td dataLabel={columns.every}>{formatSpan(schedule.every_minutes)}</Td>
-            <Td dataLabel={columns.keep}>{words.keeps(schedule.keep)}</Td>
-            <Td dataLabel={columns.reach}>{reachOf(schedule.every_minutes, schedule.keep)}</Td>
+            <Td dataLabel={columns.keep}>{schedule.kind === "scrub" ? "–" : words.keeps(schedule.keep)}</Td>
+            <Td dataLabel={columns.reach}>{schedule.kind === "scrub" ? "–" : reachOf(schedule.every_minutes, schedule.keep)}</Td>
             <Td dataLabel={columns.last}>{schedule.last_at == null ? text.common.never : <Time at={schedule.last_at} ago />}</Td>
             <Td dataLabel={columns.next}>
               <Next schedule={schedule} />
@@ -117,7 +126,7 @@ function namesOf(schedule: Schedule, stores: readonly Datastore[]): string {
 function Next({ schedule }: { readonly schedule: Schedule }) {
   const at = nextAt(schedule);
   if (at === null) return "–";
-  if (at === 0) return words.soon;
+  if (at === 0) return schedule.kind === "scrub" ? words.scrub.first(schedule.at) : words.soon;
   if (at <= Date.now()) return words.overdue;
   return <Time at={new Date(at).toISOString()} ago />;
 }
@@ -142,7 +151,7 @@ function ScheduleMenu({ schedule, onBegin }: MenuProps) {
           { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
         ]}
       />
-      {chosen === "change" && <ChangeSchedule {...about} />}
+      {chosen === "change" && (schedule.kind === "scrub" ? <ChangeScrub {...about} /> : <ChangeSchedule {...about} />)}
       {chosen === "pause" && <PauseSchedule {...about} />}
       {chosen === "run" && <RunSchedule {...about} onBegin={onBegin} />}
       {chosen === "delete" && <DeleteSchedule {...about} />}

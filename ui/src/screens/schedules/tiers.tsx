@@ -41,7 +41,7 @@ export function tierValuesOf(form: TierForm) {
 }
 
 const wrongNumber = (typed: string) => !/^[0-9]{1,4}$/.test(typed) || Number(typed) > 1000;
-const wrongTime = (typed: string) => !/^([01][0-9]|2[0-3]):[0-5][0-9]$/.test(typed);
+export const wrongTime = (typed: string) => !/^([01][0-9]|2[0-3]):[0-5][0-9]$/.test(typed);
 
 interface Props {
   readonly form: TierForm;
@@ -66,6 +66,20 @@ export function TierFields({ form, onChange, problem }: Props) {
           problem={wrongNumber(form[name]) ? words.numberWrong : problem?.at(name)}
         />
       ))}
+      <StartFields form={form} onChange={onChange} problem={problem} />
+    </FormFieldGroupExpandable>
+  );
+}
+
+interface StartProps {
+  readonly form: Pick<TierForm, "at" | "time_zone">;
+  readonly onChange: (part: Partial<Pick<TierForm, "at" | "time_zone">>) => void;
+  readonly problem: ApiProblem | null;
+}
+
+export function StartFields({ form, onChange, problem }: StartProps) {
+  return (
+    <>
       <TextField
         id="schedule-at"
         label={words.labels.at}
@@ -82,6 +96,6 @@ export function TierFields({ form, onChange, problem }: Props) {
         onChange={(time_zone) => onChange({ time_zone })}
         problem={problem?.at("time_zone")}
       />
-    </FormFieldGroupExpandable>
+    </>
   );
 }

@@ -18,6 +18,17 @@ export const schedules: Texts["schedules"] = {
     submit: "Ändern",
     done: (name) => `${name} wurde geändert`,
   },
+  scrub: {
+    action: "Scrub-Zeitplan anlegen",
+    title: "Neuer Scrub-Zeitplan",
+    lead: "Ein Scrub liest alle Daten eines Pools und repariert Schäden aus der Redundanz. Alle vier Wochen genügen für die meisten Pools.",
+    pool: "Pool",
+    of: (pool) => `Scrub von ${pool}`,
+    days: "Abstand in Tagen",
+    daysHelp: "Von 1 bis 365",
+    daysWrong: "Geben Sie eine ganze Zahl von 1 bis 365 ein.",
+    first: (at) => `Um ${at}`,
+  },
   changeLead: "Behält der Zeitplan weniger Snapshots, werden ältere bald gelöscht. Snapshots mit Holds oder Klonen bleiben.",
   columns: {
     name: "Name",
@@ -58,7 +69,7 @@ export const schedules: Texts["schedules"] = {
   run: {
     action: "Jetzt ausführen",
     title: (name) => `${name} jetzt ausführen`,
-    lead: "Erstellt seine Snapshots sofort. Der nächste Termin nach der Uhr ändert sich nicht. Der älteste überzählige Snapshot wird dann gelöscht.",
+    lead: "Erstellt die Snapshots oder startet den Scrub jetzt. Der nächste planmäßige Lauf ändert sich nicht.",
     submit: "Jetzt ausführen",
   },
   delete: {
