@@ -83,6 +83,21 @@ test("its CHAP secret is removed", async () => {
   assert.equal((await host()).chap_name, null);
 });
 
+test("the page of a new host leads to its login, and turns green by itself", async () => {
+  await page.getByRole("link", { name: "esx9" }).click();
+  const connect = page.getByRole("region", { name: "Connect this host" });
+  await connect.getByText("Group lab sees").waitFor();
+  await connect.getByText("Waiting for the host").waitFor();
+  await connect.getByText("esxcli iscsi adapter discovery sendtarget add").first().waitFor();
+  await inspect(page, "host-connect");
+  const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", peer: "192.0.2.9:51000", portal: "192.0.2.1:3260" };
+  const items = [{ ...path, logged_in_at: new Date().toISOString(), account: null }];
+  await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
+  await connect.getByText("Connected", { exact: true }).waitFor();
+  await page.unrouteAll({ behavior: "wait" });
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
+});
+
 test("a host shows its paths, its LUNs, and the commands for it", async () => {
   const loggedInAt = new Date().toISOString();
   const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", logged_in_at: loggedInAt, account: null };

@@ -45,6 +45,17 @@ export const hosts = {
     columns: { initiator: "iSCSI name", address: "Address", at: "Last seen" },
     add: "Add this host",
   },
+  connect: {
+    title: "Connect this host",
+    group: "Choose its datastores",
+    noGroup: "The host is in no group. Change the host, and select its host group.",
+    inGroup: (group: string, stores: number) =>
+      stores === 1 ? `Group ${group} sees 1 datastore.` : `Group ${group} sees ${stores} datastores.`,
+    type: "Run the commands on the host",
+    login: "The host logs in",
+    waiting: "Waiting for the host",
+    connected: "Connected",
+  },
   noMatch: { title: "No host matches", body: "Change the search." },
   create: {
     action: "New host",

@@ -2,7 +2,8 @@
 /** One host: names, paths, datastores, commands. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import { datastoresQuery, groupsQuery, hostQuery, nfsClientsQuery, readinessQuery, sessionsQuery } from "../../api/queries";
 import type { Datastore, Host, IscsiSession, NfsClient } from "../../api/types";
@@ -17,9 +18,10 @@ import { May } from "../../session/session";
 import { text } from "../../text";
 import { StateLabel } from "../datastores/table";
 import { Checks } from "../readiness";
+import { Connect, isConnected } from "./connect";
 import { HostMenu } from "./host-menu";
 import { HostState } from "./list";
-import { linesFor, pathsOf, seenBy } from "./paths";
+import { isUsageKnown, linesFor, pathsOf, seenBy } from "./paths";
 
 const words = text.hosts;
 const NO_STORES: readonly Datastore[] = [];
@@ -44,22 +46,37 @@ export default function HostScreen() {
         )
       }
     >
-      <QueryBoundary query={query} what={words.singular} lines={6}>
-        {(loaded) => (
-          <div className="zv-panels">
-            <HostFacts host={loaded} />
-            <Panel title={words.detail.paths}>
-              <QueryBoundary query={sessions} what={words.detail.paths}>
-                {(all) => <Paths host={loaded} sessions={all} />}
-              </QueryBoundary>
-            </Panel>
-            {loaded.addresses.length > 0 && <Mounts host={loaded} clients={clients} />}
-            <HistoryPanel kind="hosts" id={loaded.id} />
-            <Sees host={loaded} />
-          </div>
-        )}
+      <QueryBoundary query={query} what={words.one} lines={6}>
+        {(loaded) => <HostPanels key={loaded.id} host={loaded} sessions={sessions} clients={clients} />}
       </QueryBoundary>
     </Screen>
+  );
+}
+
+interface PanelsProps {
+  readonly host: Host;
+  readonly sessions: UseQueryResult<readonly IscsiSession[]>;
+  readonly clients: readonly NfsClient[] | undefined;
+}
+
+function HostPanels({ host, sessions, clients }: PanelsProps) {
+  const use = { host, sessions: sessions.data, clients };
+  // Who opens the page of a host that is not there yet sees it come.
+  const [connecting, setConnecting] = useState(false);
+  if (!connecting && isUsageKnown(host, sessions.data, clients) && !isConnected(use)) setConnecting(true);
+  return (
+    <div className="zv-panels">
+      {connecting && <Connect {...use} />}
+      <HostFacts host={host} />
+      <Panel title={words.detail.paths}>
+        <QueryBoundary query={sessions} what={words.detail.paths}>
+          {(all) => <Paths host={host} sessions={all} />}
+        </QueryBoundary>
+      </Panel>
+      {host.addresses.length > 0 && <Mounts host={host} clients={clients} />}
+      <HistoryPanel kind="hosts" id={host.id} />
+      <Sees host={host} connecting={connecting} />
+    </div>
   );
 }
 
@@ -159,8 +176,8 @@ function Mounts({ host, clients }: { readonly host: Host; readonly clients: read
   );
 }
 
-/** The host's datastores, checks of readiness and commands. */
-function Sees({ host }: { readonly host: Host }) {
+/** The datastores, what readiness says of the host, and what to type on it. */
+function Sees({ host, connecting }: { readonly host: Host; readonly connecting: boolean }) {
   const stores = useQuery(datastoresQuery);
   const readiness = useQuery(readinessQuery);
   const seen = seenBy(host, stores.data ?? NO_STORES);
@@ -207,9 +224,11 @@ function Sees({ host }: { readonly host: Host }) {
           return (
             <>
               {about.length > 0 && <Checks checks={about} />}
-              <Panel title={words.detail.esxcli} lead={words.detail.esxcliLead}>
-                <CopyLines lines={linesFor(loaded, seen, host.id)} label={words.detail.copyAll} />
-              </Panel>
+              {!connecting && (
+                <Panel title={words.detail.esxcli} lead={words.detail.esxcliLead}>
+                  <CopyLines lines={linesFor(loaded, seen, host.id)} label={words.detail.copyAll} />
+                </Panel>
+              )}
             </>
           );
         }}

@@ -45,6 +45,17 @@ export const hosts: Texts["hosts"] = {
     columns: { initiator: "iSCSI-Name", address: "Adresse", at: "Zuletzt gesehen" },
     add: "Diesen Host hinzufügen",
   },
+  connect: {
+    title: "Diesen Host verbinden",
+    group: "Seine Datastores wählen",
+    noGroup: "Der Host ist in keiner Gruppe. Ändern Sie den Host und wählen Sie seine Hostgruppe.",
+    inGroup: (group, stores) =>
+      stores === 1 ? `Gruppe ${group} sieht 1 Datastore.` : `Gruppe ${group} sieht ${stores} Datastores.`,
+    type: "Die Befehle auf dem Host ausführen",
+    login: "Der Host meldet sich an",
+    waiting: "Warten auf den Host",
+    connected: "Verbunden",
+  },
   noMatch: { title: "Kein passender Host", body: "Ändern Sie die Suche." },
   create: {
     action: "Host hinzufügen",
