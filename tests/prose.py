@@ -98,8 +98,8 @@ IN_NAMES = {"found", "kept", "one", "own", "since", "standing", "there"}
 Longer names are sentences, as those of tests."""
 NAMED_ELSEWHERE = {"duration_since", "saturating_duration_since", "getOwnPropertyDescriptor", "hasOwn"}
 """Names of libraries. Errors are called not found everywhere."""
-NAMED_LIKE_JOURNALCTL = {"journal.py", "logs.ts", "logs.tsx", "queries.ts", "server_log.py"}
-"""Files where `since` is an option of journalctl."""
+NAMED_LIKE_JOURNALCTL = {"audit.ts", "audit.tsx", "journal.py", "logs.ts", "logs.tsx", "queries.ts", "server_log.py", "times.ts"}
+"""Files where `since` is an option, as in journalctl(1)."""
 SOURCES = {".c", ".h", ".js", ".py", ".rs", ".ts", ".tsx"}
 _IN_COMMENTS = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in IN_COMMENTS.items()]
 _BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]

@@ -15,7 +15,7 @@ job = noun("job", "Show, wait for and cancel jobs.")
 alert = noun("alert", "Show and acknowledge alerts.")
 audit = noun("audit", "Show who changed what.")
 Limit = Annotated[int, typer.Option(help="At most so many.")]
-Since = Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')]
+BeginOption = Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')]
 Until = Annotated[str | None, typer.Option(help="Entries up to then, as with --since.")]
 
 
@@ -84,7 +84,7 @@ def list_audit(
     actor: Annotated[str | None, typer.Option(help="Only changes by this user.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, or all of a kind: host, host.create.")] = None,
     refused: Annotated[bool, typer.Option("--refused", help="Only what was refused or failed.")] = False,
-    since: Since = None,
+    since: BeginOption = None,
     until: Until = None,
 ) -> None:
     """List changes and refused attempts, newest first, with the names of that time."""
@@ -100,7 +100,7 @@ def logs(
     priority: Annotated[
         str | None, typer.Option(help="critical, error, warning, info or debug: entries of this priority and above.")
     ] = None,
-    since: Since = None,
+    since: BeginOption = None,
     until: Until = None,
     text: Annotated[str | None, typer.Option(help="Entries with this text, in upper or lower case.")] = None,
     limit: Limit = 100,
@@ -118,7 +118,7 @@ def logs(
 
 
 def _seconds(moment: str | None) -> float | None:
-    """Since 1970; a number with s, m, h or d is so long ago. Raises CommandError."""
+    """BeginOption 1970; a number with s, m, h or d is so long ago. Raises CommandError."""
     if moment is None:
         return None
     if ago := re.fullmatch(r"([0-9]{1,6})([smhd])", moment):

@@ -105,7 +105,7 @@ test("a pool is scrubbed by a schedule", async () => {
   await survive(page, "schedules ChangeScrub", dialog().getByRole("button", { name: "Change" }));
   await dialog().getByRole("button", { name: "Change" }).click();
   await scrub.getByText("14 days").waitFor();
-  const made = (await shown()).find((one) => one.name === "monthly");
+  const made = (await shown()).find((schedule) => schedule.name === "monthly");
   assert.deepEqual([made.kind, made.pool, made.every_minutes, made.at], ["scrub", "tank", 20_160, "03:00"]);
   await apiOf(page).request("DELETE", `/schedules/${made.id}`);
   await page.reload();

@@ -51,8 +51,8 @@ def server(machine_of: MachineMaker, copy_of_server: str) -> Iterator[Machine]:
 
 def served(machine: Machine) -> str:
     """Fingerprint of the served certificate, if a client that trusts the ACME server's root accepts it for NAME."""
-    found = re.search(r"ingerprint=([0-9A-F:]+)", machine.run(SERVED, check=False))
-    return found[1] if found else ""
+    fingerprint = re.search(r"ingerprint=([0-9A-F:]+)", machine.run(SERVED, check=False))
+    return fingerprint[1] if fingerprint else ""
 
 
 def test_certbot_gets_and_renews_the_certificate(server: Machine) -> None:

@@ -66,7 +66,7 @@ class AlertResponse(Answer):
     acknowledged_by: str | None
 
 
-SecondsSince1970 = Annotated[float, Field(ge=0, le=1e11)]
+UnixTime = Annotated[float, Field(ge=0, le=1e11)]
 
 
 class AuditQuery(ListQuery):
@@ -78,8 +78,8 @@ class AuditQuery(ListQuery):
     """One, as "datastore.create", or all of a kind, as "datastore"."""
     refused: bool | None = None
     """Whether it was answered with a problem."""
-    since: SecondsSince1970 | None = None
-    until: SecondsSince1970 | None = None
+    since: UnixTime | None = None
+    until: UnixTime | None = None
 
 
 class AuditResponse(Answer):
@@ -107,8 +107,8 @@ class LogQuery(ListQuery):
     unit: Unit | None = None
     priority: Priority | None = None
     """This one and more severe ones."""
-    since: SecondsSince1970 | None = None
-    until: SecondsSince1970 | None = None
+    since: UnixTime | None = None
+    until: UnixTime | None = None
     text: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None = None
     """Part of the entry, in upper or lower case."""
 

@@ -131,6 +131,6 @@ def test_entries_of_a_range_of_time(appliance: Appliance) -> None:
         newest = session.scalars(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(3))
         for entry, at in zip(newest, (300, 200, 100), strict=True):
             entry.at = at
-    assert [one["name"] for one in appliance.get("/audit?since=100&until=200")["items"]] == ["two", "one"]
+    assert [entry["name"] for entry in appliance.get("/audit?since=100&until=200")["items"]] == ["two", "one"]
     assert appliance.get("/audit?until=99")["items"] == []
     assert appliance.request("GET", "/audit?since=yesterday").status_code == 422

@@ -9,7 +9,7 @@ import { reportLost, reportReached } from "./connection";
 import type { Job } from "./types";
 
 /** Events that all tabs apply to their caches: news of a job, new alerts, and the loss of earlier events. */
-type News = { kind: "job"; event: JobEvent } | { kind: "alerts" } | { kind: "untold" } | { kind: "missed" };
+type News = { kind: "job"; event: JobEvent } | { kind: "alerts" } | { kind: "unreported" } | { kind: "missed" };
 
 /** Name of the lock and of the channel. Another appliance has another origin, so its lock and channel are separate. */
 const NAME = "zvaai-events";
@@ -88,8 +88,8 @@ function take(client: QueryClient, news: News): void {
   else void client.invalidateQueries();
 }
 
-/** Opens the browser's only stream, until `end`; `tell` gets its news. */
-function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): void {
+/** Opens the browser's only stream, until `end`; `notify` gets its news. */
+function lead(notify: (news: News) => void, first: boolean, end: AbortSignal): void {
   let poll: number | undefined;
   let again: number | undefined;
   let opened = false;
@@ -103,11 +103,11 @@ function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): voi
       poll = undefined;
       reportReached();
       // Events were missed while there was no stream. At the first connection the screens load by themselves.
-      if (missed) tell({ kind: "missed" });
+      if (missed) notify({ kind: "missed" });
       opened = true;
     };
     stream.onerror = () => {
-      poll ??= window.setInterval(() => tell({ kind: "untold" }), WITHOUT_STREAM_MS);
+      poll ??= window.setInterval(() => notify({ kind: "unreported" }), WITHOUT_STREAM_MS);
       // The browser reconnects by itself, but gives up after a refusal: 401, or 429 for too many streams.
       if (stream.readyState === EventSource.CONNECTING) reportLost();
       else {
@@ -118,9 +118,9 @@ function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): voi
     };
     stream.addEventListener("job", (message: MessageEvent<string>) => {
       const event: unknown = JSON.parse(message.data);
-      if (isJobEvent(event)) tell({ kind: "job", event });
+      if (isJobEvent(event)) notify({ kind: "job", event });
     });
-    for (const kind of ["alert.raised", "alert.cleared"]) stream.addEventListener(kind, () => tell({ kind: "alerts" }));
+    for (const kind of ["alert.raised", "alert.cleared"]) stream.addEventListener(kind, () => notify({ kind: "alerts" }));
     return stream;
   }
 
@@ -140,7 +140,7 @@ export function listen(client: QueryClient): () => void {
   // Only tabs of this console write to the channel.
   channel.onmessage = ({ data }: MessageEvent<News>) => take(client, data);
 
-  function tell(news: News): void {
+  function notify(news: News): void {
     take(client, news);
     channel.postMessage(news);
   }
@@ -148,7 +148,7 @@ export function listen(client: QueryClient): () => void {
   // The lock is held as long as this tab listens. The browser does not suspend a tab with a lock. When the tab closes, the next
   // tab gets it.
   const held = () => {
-    lead(tell, !waited, ending.signal);
+    lead(notify, !waited, ending.signal);
     return new Promise<void>((resolve) => ending.signal.addEventListener("abort", () => resolve()));
   };
   navigator.locks

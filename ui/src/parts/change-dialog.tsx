@@ -37,12 +37,12 @@ interface Props<Body, Answer> {
 export function ChangeDialog<Body, Answer>(props: Props<Body, Answer>) {
   const { body, ask, known, ready = true, changes, done, onDone, onClose, children, ...dialog } = props;
   const client = useQueryClient();
-  const tell = useToast();
+  const notify = useToast();
   const { send, pending, problem } = useSubmission(
     (body: Body, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (answer) => {
       for (const name of changes) void client.invalidateQueries({ queryKey: [name] });
-      if (done !== undefined) tell({ variant: "success", title: done });
+      if (done !== undefined) notify({ variant: "success", title: done });
       onClose();
       onDone?.(answer);
     },

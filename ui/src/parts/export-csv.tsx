@@ -18,13 +18,13 @@ interface Props {
 
 export function ExportCsv({ name, head, rows }: Props) {
   const [pending, setPending] = useState(false);
-  const tell = useToast();
+  const notify = useToast();
   async function save(): Promise<void> {
     setPending(true);
     try {
       download(csvOf(head, await rows()), "text/csv", `zvaai-${name}-${new Date().toISOString().slice(0, 10)}.csv`);
     } catch (error) {
-      tell({ variant: "danger", title: text.common.csvFailed, body: asProblem(error).message });
+      notify({ variant: "danger", title: text.common.csvFailed, body: asProblem(error).message });
     }
     setPending(false);
   }

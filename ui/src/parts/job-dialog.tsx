@@ -41,13 +41,13 @@ interface Props<Body> extends Place {
 
 export function JobDialog<Body>({ body, ask, known, ready, onBegin, onClose, children, ...dialog }: Props<Body>) {
   const client = useQueryClient();
-  const tell = useToast();
+  const notify = useToast();
   const { send, pending, problem } = useSubmission(
     (body: Body, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (job: Job) => {
       client.setQueryData(["jobs", job.id], job);
       void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
-      tell({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn, about: job.id });
+      notify({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn, about: job.id });
       onBegin(job.id);
       onClose();
     },

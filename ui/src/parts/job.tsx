@@ -44,7 +44,7 @@ export function JobProgress({ job }: { readonly job: Job }) {
 export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (job: Job) => void }) {
   const { data: job } = useQuery(jobQuery(id));
   const client = useQueryClient();
-  const tell = useToast();
+  const notify = useToast();
   const announced = useRef(false);
   useEffect(() => {
     if (job === undefined || isActive(job) || announced.current) return;
@@ -55,17 +55,17 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
     const name = jobName(job);
     const missing = shortcomingsOf(job);
     if (job.state === "succeeded" && missing.length > 0)
-      tell({ variant: "warning", title: words.partly(name), body: [...missing, words.triedAgain].join(" "), about: id });
-    else if (job.state === "succeeded") tell({ variant: "success", title: words.done(name), about: id });
-    else if (job.state === "cancelled") tell({ variant: "info", title: words.cancelled(name), about: id });
+      notify({ variant: "warning", title: words.partly(name), body: [...missing, words.triedAgain].join(" "), about: id });
+    else if (job.state === "succeeded") notify({ variant: "success", title: words.done(name), about: id });
+    else if (job.state === "cancelled") notify({ variant: "info", title: words.cancelled(name), about: id });
     else
-      tell({
+      notify({
         variant: "danger",
         title: words.failed(name),
         body: `${sentence(job.problem?.text ?? "")} ${tracesOf(job)}`,
         about: id,
       });
     onEnd?.(job);
-  }, [id, job, client, tell, onEnd]);
+  }, [id, job, client, notify, onEnd]);
   return null;
 }

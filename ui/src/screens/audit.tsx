@@ -25,9 +25,9 @@ const OUTCOMES = ["done", "refused"] as const;
 const CSV_HEAD = [...Object.values(words.columns), words.before, words.after];
 const csvRow = (entry: AuditEntry): readonly Cell[] => [
   ...[entry.at, entry.actor, entry.address, entry.action, entry.name === "" ? entry.subject : entry.name, entry.status],
-  ...[entry.before, entry.after].map((one) => one && JSON.stringify(one)),
+  ...[entry.before, entry.after].map((state) => state && JSON.stringify(state)),
 ];
-/** Whoever pauses so long has typed the name. */
+/** A pause of this length ends the input. */
 const TYPING_PAUSE_MS = 400;
 
 export default function AuditScreen() {

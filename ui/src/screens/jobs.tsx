@@ -50,9 +50,9 @@ export function JobsScreen() {
               label={words.columns.state}
               all={words.anyState}
               value={state}
-              options={STATES.map((one) => [one, text.common.job.state[one]])}
+              options={STATES.map((choice) => [choice, text.common.job.state[choice]])}
               onChange={(chosen) => {
-                setState(STATES.find((one) => one === chosen) ?? "");
+                setState(STATES.find((choice) => choice === chosen) ?? "");
                 setCursors([]);
               }}
             />

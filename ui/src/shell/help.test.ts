@@ -20,9 +20,9 @@ describe("help", () => {
 
   it.each(Object.values(SECTIONS))("has the section %s", (section) => {
     const [document = "", anchor] = section.split("#");
-    const headings = [...(DOCUMENTS[document] ?? "").matchAll(/^##+ (.*)$/gm)].map(([, one = ""]) => one);
-    const anchors = headings.map((one) =>
-      one
+    const headings = [...(DOCUMENTS[document] ?? "").matchAll(/^##+ (.*)$/gm)].map(([, heading = ""]) => heading);
+    const anchors = headings.map((heading) =>
+      heading
         .toLowerCase()
         .replaceAll(/[^a-z0-9 _-]/g, "")
         .replaceAll(" ", "-"),

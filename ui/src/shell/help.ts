@@ -30,9 +30,9 @@ const partsOf = (path: string) => path.split("/").filter((part) => part !== "");
 
 export function sectionOf(pathname: string): string {
   const parts = partsOf(pathname);
-  const found = Object.entries(SECTIONS).filter(([path]) =>
+  const matches = Object.entries(SECTIONS).filter(([path]) =>
     partsOf(path).every((part, place) => (part === "*" ? place in parts : part === parts[place])),
   );
-  const [longest] = found.toSorted(([one], [other]) => partsOf(other).length - partsOf(one).length);
+  const [longest] = matches.toSorted(([first], [other]) => partsOf(other).length - partsOf(first).length);
   return longest?.[1] ?? "guide.html";
 }

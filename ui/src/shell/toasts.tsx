@@ -7,22 +7,22 @@ import { Alert } from "../parts/patternfly";
 import { text } from "../text";
 import { isPassing, shownWith, type Toast } from "./toast";
 
-type Tell = (toast: Omit<Toast, "id">) => void;
+type Notify = (toast: Omit<Toast, "id">) => void;
 
 const SHOWN_MS = 8_000;
-const ToastContext = createContext<Tell>(() => undefined);
+const ToastContext = createContext<Notify>(() => undefined);
 
 export function Toasts({ children }: { readonly children: ReactNode }) {
   const [toasts, setToasts] = useState<readonly Toast[]>([]);
   const last = useRef(0);
   const forget = useCallback((id: number) => setToasts((shown) => shown.filter((toast) => toast.id !== id)), []);
-  const tell = useCallback<Tell>((toast) => {
+  const notify = useCallback<Notify>((toast) => {
     last.current += 1;
     const id = last.current;
     setToasts((shown) => shownWith(shown, { ...toast, id }));
   }, []);
   return (
-    <ToastContext value={tell}>
+    <ToastContext value={notify}>
       {children}
       <AlertGroup isToast isLiveRegion>
         {toasts.map(({ id, variant, title, body }) => (
@@ -43,6 +43,6 @@ export function Toasts({ children }: { readonly children: ReactNode }) {
   );
 }
 
-export function useToast(): Tell {
+export function useToast(): Notify {
   return use(ToastContext);
 }

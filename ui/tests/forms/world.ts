@@ -212,7 +212,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/encryption-keys": page(key),
   "/disks": page(...disks),
   "/datastores": page(vmfs, nfs, gone, missing),
-  ...Object.fromEntries([vmfs, nfs, gone, missing].map((one) => [`/datastores/${one.id}`, one])),
+  ...Object.fromEntries([vmfs, nfs, gone, missing].map((store) => [`/datastores/${store.id}`, store])),
   [`/datastores/${ID.vmfs}/snapshots`]: page(...snapshots),
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },

@@ -57,11 +57,11 @@ function places(wrong: (ours: string, theirs: string) => boolean): string[] {
 
 function isLong(text: string): boolean {
   const words = (sentence: string) => sentence.split(/\s+/).filter((word) => /\w/.test(word)).length;
-  return text.split(/(?<=[.!?:])\s/).some((one) => words(one) > MOST_WORDS_OF_A_SENTENCE);
+  return text.split(/(?<=[.!?:])\s/).some((sentence) => words(sentence) > MOST_WORDS_OF_A_SENTENCE);
 }
 
 it("English has short sentences", () => {
-  expect(pairs.flatMap(({ place, theirs }) => theirs.filter(isLong).map((one) => `${place}: ${one}`))).toEqual([]);
+  expect(pairs.flatMap(({ place, theirs }) => theirs.filter(isLong).map((long) => `${place}: ${long}`))).toEqual([]);
 });
 
 describe("German", () => {
@@ -89,5 +89,5 @@ describe("German", () => {
     expect(places((ours) => ENGLISH.test(withoutCommands(ours)))).toEqual([]);
   });
 
-  it("has short sentences", () => expect(found(isLong)).toEqual([]));
+  it("has short sentences", () => expect(places(isLong)).toEqual([]));
 });

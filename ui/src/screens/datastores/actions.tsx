@@ -37,7 +37,7 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : OTHERS[store.state];
-  const allowed = actions.filter((one) => (admin || !FOR_ADMINS.includes(one)) && (one !== "promote" || store.origin !== null));
+  const allowed = actions.filter((action) => (admin || !FOR_ADMINS.includes(action)) && (action !== "promote" || store.origin !== null));
   if (allowed.length === 0) return null;
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   return (
@@ -45,10 +45,10 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
       <ActionsMenu
         row={row}
         label={row ? text.datastores.actions(store.name) : words.menu}
-        choices={allowed.map((one) => ({
-          name: words[one].action,
-          danger: one === "delete" || one === "purge" || one === "forget",
-          onChoose: () => setChosen(one),
+        choices={allowed.map((action) => ({
+          name: words[action].action,
+          danger: action === "delete" || action === "purge" || action === "forget",
+          onChoose: () => setChosen(action),
         }))}
       />
       {chosen === "rename" && <Rename {...dialog} />}

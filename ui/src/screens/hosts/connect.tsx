@@ -27,7 +27,7 @@ export function Connect(props: Props) {
   const { data: groups } = useQuery(groupsQuery);
   const { data: stores = [] } = useQuery(datastoresQuery);
   const { data: readiness } = useQuery(readinessQuery);
-  const group = groups?.find((one) => one.id === host.group)?.name;
+  const group = groups?.find((known) => known.id === host.group)?.name;
   const seen = seenBy(host, stores);
   const connected = isConnected(props);
   return (

@@ -97,7 +97,7 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
             <span role="status">{words.shown(matching.length, hosts.length)}</span>
           </ToolbarItem>
           <ToolbarItem>
-            <ExportCsv name="hosts" head={CSV_HEAD} rows={() => found.map((host) => csvRow(host, groups, sessions.data))} />
+            <ExportCsv name="hosts" head={CSV_HEAD} rows={() => matching.map((host) => csvRow(host, groups, sessions.data))} />
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
@@ -123,7 +123,7 @@ const CSV_HEAD = [heads.name, heads.group, heads.paths, heads.iqns, heads.addres
 function csvRow(host: Host, groups: readonly Group[], sessions: readonly IscsiSession[] | undefined): readonly Cell[] {
   return [
     host.name,
-    groups.find((one) => one.id === host.group)?.name,
+    groups.find((group) => group.id === host.group)?.name,
     sessions && pathsOf(host, sessions).length,
     host.iqns.join(" "),
     host.addresses.join(" "),

@@ -148,7 +148,7 @@ function SetDirectory({ settings, onClose }: Props) {
 }
 
 function TestDirectory({ onClose }: Props) {
-  const tell = useToast();
+  const notify = useToast();
   const [{ name }, change] = useForm({ name: "" });
   return (
     <ChangeDialog
@@ -160,8 +160,8 @@ function TestDirectory({ onClose }: Props) {
       ask={(body, headers) => api.POST("/api/v1/settings/directory/test", { body, headers })}
       changes={[]}
       onDone={({ problem, role }) => {
-        if (problem != null) tell({ variant: "danger", title: words.testFailed, body: problem });
-        else tell({ variant: "success", title: role ? words.testRole(name, text.common.user.role[role]) : words.testDone });
+        if (problem != null) notify({ variant: "danger", title: words.testFailed, body: problem });
+        else notify({ variant: "success", title: role ? words.testRole(name, text.common.user.role[role]) : words.testDone });
       }}
       onClose={onClose}
     >

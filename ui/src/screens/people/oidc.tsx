@@ -138,7 +138,7 @@ function SetOidc({ settings, onClose }: Props) {
 }
 
 function TestOidc({ onClose }: Props) {
-  const tell = useToast();
+  const notify = useToast();
   return (
     <ChangeDialog
       title={words.testTitle}
@@ -149,8 +149,8 @@ function TestOidc({ onClose }: Props) {
       changes={[]}
       onDone={({ problem }) =>
         problem == null
-          ? tell({ variant: "success", title: words.testDone })
-          : tell({ variant: "danger", title: words.testFailed, body: problem })
+          ? notify({ variant: "success", title: words.testDone })
+          : notify({ variant: "danger", title: words.testFailed, body: problem })
       }
       onClose={onClose}
     />

@@ -129,7 +129,7 @@ function CreateToken({ onMade, onClose }: { readonly onMade: (made: Made) => voi
                 id="token-days"
                 label={words.days}
                 value={days}
-                options={DAYS.map((one) => [String(one), words.daysOf(one)])}
+                options={DAYS.map((days) => [String(days), words.daysOf(days)])}
                 onChange={setDays}
               />
             </Field>

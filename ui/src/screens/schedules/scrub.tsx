@@ -90,7 +90,7 @@ export function AddScrub({ onClose }: { readonly onClose: () => void }) {
             id="scrub-pool"
             label={words.scrub.pool}
             value={pool}
-            options={pools.map((one) => [one.name, one.name])}
+            options={pools.map((pool) => [pool.name, pool.name])}
             onChange={(chosen) => change({ pool: chosen })}
             problem={problem?.at("pool")}
           />
@@ -100,7 +100,7 @@ export function AddScrub({ onClose }: { readonly onClose: () => void }) {
   );
 }
 
-/** Shown of a schedule that somebody has changed meanwhile. */
+/** Shown of a schedule that another admin has changed meanwhile. */
 const factsOf = ({ name, every_minutes: minutes, at, time_zone }: Schedule): readonly Fact[] => [
   [words.form.name, name],
   [words.scrub.days, String(minutes / DAY)],

@@ -79,7 +79,7 @@ interface Body {
 /** The first request is a dry run, whose changes are shown; the second restores. */
 function Restore({ onClose }: { readonly onClose: () => void }) {
   const client = useQueryClient();
-  const tell = useToast();
+  const notify = useToast();
   const [file, setFile] = useState<File | null>(null);
   const [backup, setBackup] = useState("");
   const [key, setKey] = useState("");
@@ -103,7 +103,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
       return;
     }
     void client.invalidateQueries();
-    tell({ variant: "success", title: words.restored });
+    notify({ variant: "success", title: words.restored });
     onClose();
   }
 

@@ -53,7 +53,7 @@ interface TableProps {
 
 function ReceiverTable({ hooks, onChoose }: TableProps) {
   const client = useQueryClient();
-  const tell = useToast();
+  const notify = useToast();
   const test = useSubmission(
     async (hook: Receiver, key: string) => {
       const options = { params: { path: { receiver_id: hook.id } }, headers: idempotent(key) };
@@ -62,13 +62,13 @@ function ReceiverTable({ hooks, onChoose }: TableProps) {
     ({ hook, delivery }: { hook: Receiver; delivery: Delivery }) => {
       void client.invalidateQueries({ queryKey: receiversQuery.queryKey });
       if (delivery.state === "delivered")
-        tell({ variant: "success", title: words.testDone(hook.name, delivery.status), about: hook.id });
-      else tell({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem, about: hook.id });
+        notify({ variant: "success", title: words.testDone(hook.name, delivery.status), about: hook.id });
+      else notify({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem, about: hook.id });
     },
   );
 
   function begin(hook: Receiver): void {
-    tell({ variant: "info", title: words.testing(hook.name), about: hook.id });
+    notify({ variant: "info", title: words.testing(hook.name), about: hook.id });
     void test.send(hook);
   }
 
