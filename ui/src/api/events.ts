@@ -84,7 +84,7 @@ function take(client: QueryClient, news: News): void {
   };
   if (news.kind === "job") takeJobEvent(client, news.event);
   else if (news.kind === "alerts") old("alerts", "status", "readiness");
-  else if (news.kind === "untold") old("jobs", "alerts", "status", "readiness");
+  else if (news.kind === "unreported") old("jobs", "alerts", "status", "readiness");
   else void client.invalidateQueries();
 }
 

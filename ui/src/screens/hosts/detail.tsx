@@ -46,7 +46,7 @@ export default function HostScreen() {
         )
       }
     >
-      <QueryBoundary query={query} what={words.one} lines={6}>
+      <QueryBoundary query={query} what={words.singular} lines={6}>
         {(loaded) => <HostPanels key={loaded.id} host={loaded} sessions={sessions} clients={clients} />}
       </QueryBoundary>
     </Screen>
