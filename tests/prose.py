@@ -298,10 +298,12 @@ def says_nothing(name: str) -> bool:
     return parts == ["one"] or (len(parts) <= 3 and bool((IN_NAMES - {"one"}) & set(parts)))
 
 
-def problems_of_names(file: Path) -> Iterator[tuple[int, str]]:
-    """Names of a source that do not say what they hold: line and text."""
-    for line, name in names(file.read_text(), file.suffix):
-        if says_nothing(name) and not (name == "since" and file.name in NAMED_LIKE_JOURNALCTL):
+def problems_of_names(source: str, suffix: str) -> Iterator[tuple[int, str]]:
+    """Names that do not say what they hold: line and text. Next to `until`, `since` is the option of journalctl."""
+    all_names = list(names(source, suffix))
+    allowed = {"since"} if any(name.lower() == "until" for _, name in all_names) else set()
+    for line, name in all_names:
+        if says_nothing(name) and name.lower() not in allowed:
             yield line, f'"{name}" is no name (write: what it holds)'
 
 
@@ -317,7 +319,8 @@ def check_sources() -> int:
     for file in (file for folder in COMMENTED for file in sorted((REPOSITORY / folder).rglob("*")) if file.suffix in SOURCES):
         if file == Path(__file__) or {"build", "node_modules", "target"} & set(file.relative_to(REPOSITORY).parts):
             continue
-        for line, problem in [*problems_of_names(file), *problems_of_comments(file.read_text(), file.suffix)]:
+        source = file.read_text()
+        for line, problem in [*problems_of_names(source, file.suffix), *problems_of_comments(source, file.suffix)]:
             print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
             count += 1
     return count
