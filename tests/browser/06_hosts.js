@@ -88,7 +88,7 @@ test("the page of a new host leads to its login, and turns green by itself", asy
   const connect = page.getByRole("region", { name: "Connect this host" });
   await connect.getByText("Group lab sees").waitFor();
   await connect.getByText("Waiting for the host").waitFor();
-  await connect.getByText("esxcli iscsi adapter discovery sendtarget add").first().waitFor();
+  await connect.getByText("esxcli storage core adapter rescan --all").waitFor();
   await inspect(page, "host-connect");
   const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", peer: "192.0.2.9:51000", portal: "192.0.2.1:3260" };
   const items = [{ ...path, logged_in_at: new Date().toISOString(), account: null }];
