@@ -22,6 +22,7 @@ from support.third_party_copy import extended_copy, naa_of, parameter_list, segm
 IMAGE = CACHE / "image"
 ISCSI = 3260
 PASSWORD = "correct horse 7"
+HOST_NAME = "store1"
 IQN = "iqn.2026-11.zvaai:datastores"
 INITIATOR = "iqn.2026-11.example.zvaai:writer"
 MIB = 1 << 20
@@ -71,16 +72,48 @@ def pc() -> Iterator[EmulatedPc]:
         yield pc
 
 
-def test_the_screen_leads_to_the_console(pc: EmulatedPc, report_line: Callable[[str], None]) -> None:
-    """Address and one-time code are shown. Once root has a password the screen is a login."""
+def wait_for_menu(pc: EmulatedPc) -> None:
+    """With the address of the console, and the one-time code."""
     pc.wait_for_text(r"https://10\.0\.2\.15:8443", 1800)
     pc.wait_for_text(r"One-time code: +[0-9a-f-]{20,}")
+    pc.wait_for_text("Shut down")
+
+
+def test_the_menu_sets_the_host_name(pc: EmulatedPc) -> None:
+    """By nmtui, which sets addresses too."""
+    wait_for_menu(pc)
+    pc.type("n\r")
+    pc.wait_for_text("Edit a connection")
+    pc.wait_for_text("Quit")
+    pc.type("s\r")
+    pc.wait_for_text("Hostname.*zvaai")
+    pc.wait_for_text("Cancel")
+    pc.type("\x7f" * len("zvaai"))
+    pc.type(HOST_NAME)
+    pc.wait_for_text(HOST_NAME[-1])
+    pc.type("\t\t\r")
+    pc.wait_for_text(f"Set hostname to '{HOST_NAME}'")
+    pc.type("\r")
+    pc.wait_for_text("Quit")
+    pc.type("q\r")
+    wait_for_menu(pc)
+
+
+def test_the_menu_restarts_the_machine(pc: EmulatedPc) -> None:
+    pc.type("r\r")
+    pc.wait_for_text("BdsDxe: starting", 600)
+    wait_for_menu(pc)
+
+
+def test_the_menu_leads_to_a_login(pc: EmulatedPc, report_line: Callable[[str], None]) -> None:
+    """Once root has a password the screen is a login."""
     pc.type("p\r")
     pc.wait_for_text("New password: ")
     pc.type(PASSWORD + "\r")
     pc.wait_for_text("Retype new password: ")
     pc.type(PASSWORD + "\r")
     pc.log_in(PASSWORD)
+    assert pc.run("hostname") == HOST_NAME
     report_line(f"booted: {pc.run('systemd-analyze time | head -1')}")
 
 
@@ -136,6 +169,16 @@ def test_kernel_updates_boot(pc: EmulatedPc) -> None:
     pc.run(f"touch -d 2000-01-01 /efi/zvaai/{kernel}/initrd*")
     pc.run("update-initramfs -u -k all", 900)
     assert not pc.run(f"stat -c %y /efi/zvaai/{kernel}/initrd*").startswith("2000")
+
+
+def test_the_menu_shuts_the_machine_down(pc: EmulatedPc) -> None:
+    """It is there again as soon as root has no password."""
+    pc.run("passwd --delete root")
+    pc.type("exit\r")
+    pc.wait_for_text("Root has no password")
+    pc.wait_for_text("Shut down")
+    pc.type("o\r")
+    pc.wait_until_off()
 
 
 @pytest.mark.parametrize("path", MADE_BY_EACH_MACHINE)

@@ -99,6 +99,10 @@ class EmulatedPc:
         self.screen = self.screen[match.end() :]
         return match
 
+    def wait_until_off(self, seconds: float = 300) -> None:
+        """Raises subprocess.TimeoutExpired."""
+        self._process.wait(seconds)
+
     def type(self, text: str) -> None:
         self._line.sendall(text.encode())
 
