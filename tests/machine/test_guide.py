@@ -21,9 +21,8 @@ from machine import Machine
 from support import releases
 from support.authority import Authority, pem_of
 from support.guide import Guide
-from support.programs import REPOSITORY, wait_for
+from support.programs import wait_for
 from support.storage_server import (
-    ADDRESS,
     HOST_ADDRESS,
     INITIATOR,
     PASSWORD,
@@ -41,6 +40,9 @@ ELSEWHERE = {
     "wget -P /etc/apt/sources.list.d https://REPOSITORY/zvaai.sources": "conftest.py, installed",
     r"sed -i 's/ main\b/ main contrib/' /etc/apt/sources.list": "conftest.py, installed",
     "apt update && apt install zvaai-standalone": "conftest.py, installed",
+    "apt install certbot": "test_acme.py",
+    "certbot certonly --standalone -d storage.example.com --deploy-hook /usr/lib/zvaai/certbot-deploy": "test_acme.py",
+    "certbot renew --dry-run": "test_acme.py",
     "systemctl restart rsyslog": "test_neighbours.py",
     "systemctl restart nut-monitor": "test_neighbours.py",
 }
@@ -63,8 +65,6 @@ server.socket = context.wrap_socket(server.socket, server_side=True)
 print("ready", flush=True)
 server.serve_forever()
 """
-ACME_PORT = 14000
-ACME = f"http://{HOST_ADDRESS}:{ACME_PORT}/directory"
 KNOWN: dict[str, str] = {}
 """Secrets that a command printed and a later one needs."""
 
@@ -294,31 +294,12 @@ def issuer(server: Machine) -> str:
     return server.run("openssl s_client -connect localhost:8443 </dev/null 2>/dev/null | openssl x509 -noout -issuer")
 
 
-def test_a_certificate_comes_by_acme(server: Machine) -> None:
-    """From a server of the test, which stands for Let's Encrypt's staging server too, and is renewed."""
-    GUIDE.run(server, "apt install certbot", more="-y", seconds=900)
-    staging = "/usr/lib/python3/dist-packages/certbot/_internal/constants.py"
-    server.run(f"sed -i 's|^STAGING_URI = .*|STAGING_URI = \"{ACME}\"|' {staging} && grep -q {HOST_ADDRESS} {staging}")
-    account = "--non-interactive --agree-tos --register-unsafely-without-email"
-    words = server.in_network("env", f"PYTHONPATH={REPOSITORY / 'tests'}", sys.executable, "-m", "support.acme")
-    with subprocess.Popen([*words, HOST_ADDRESS, str(ACME_PORT), ADDRESS], stdout=subprocess.PIPE) as authority:
-        try:
-            assert authority.stdout is not None and authority.stdout.readline() == b"ready\n"
-            get = "certbot certonly --standalone -d storage.example.com --deploy-hook /usr/lib/zvaai/certbot-deploy"
-            GUIDE.run(server, get, more=f"{account} --server {ACME}")
-            wait_for(lambda: "ACME" in issuer(server), "the certificate is served")
-            GUIDE.run(server, "certbot renew --dry-run", more=account)
-        finally:
-            authority.kill()
-
-
 def test_certificates(server: Machine) -> None:
     """An uploaded one is served, then the appliance's own again."""
     authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
     server.run(f"cat >/root/chain.pem <<'END'\n{authority.sign(key, 'storage.example.com')}{authority.certificate}END")
     server.run(f"umask 077; cat >/root/key.pem <<'END'\n{pem_of(key)}END")
 
-    log_in(server, "battery staple 8")
     GUIDE.run(server, "zvaai certificate upload chain.pem key.pem")
     wait_for(lambda: "authority" in issuer(server), "the uploaded certificate is served")
     GUIDE.run(server, "rm /var/lib/zvaai-frontend/certificate.pem && systemctl reload zvaai-frontend")

@@ -35,7 +35,7 @@ class Authority:
         certificate = certificate.add_extension(_SIGNS, critical=True)
         self.certificate = certificate.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
-    def sign(self, key: PrivateKey | x509.CertificateSigningRequest, *names: str, begins: float = -1, ends: float = 30) -> str:
+    def sign(self, key: PrivateKey, *names: str, begins: float = -1, ends: float = 30) -> str:
         """PEM of a certificate for DNS names; `begins` and `ends` in days from now."""
         now = datetime.datetime.now(datetime.UTC)
         made = _builder(_name("server"), self._name, now + datetime.timedelta(days=begins), now + datetime.timedelta(days=ends))
