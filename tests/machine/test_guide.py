@@ -164,7 +164,7 @@ def test_grow(server: Machine) -> None:
 
 
 def folder_of_nfs1(server: Machine) -> str:
-    [dataset] = [one["dataset"] for one in zvaai(server, "datastore", "list") if one["name"] == "nfs1"]
+    [dataset] = [store["dataset"] for store in zvaai(server, "datastore", "list") if store["name"] == "nfs1"]
     return server.run(f"zfs get -Ho value mountpoint {dataset}").strip()
 
 
