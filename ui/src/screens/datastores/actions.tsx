@@ -37,7 +37,9 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : OTHERS[store.state];
-  const allowed = actions.filter((action) => (admin || !FOR_ADMINS.includes(action)) && (action !== "promote" || store.origin !== null));
+  const allowed = actions.filter(
+    (action) => (admin || !FOR_ADMINS.includes(action)) && (action !== "promote" || store.origin !== null),
+  );
   if (allowed.length === 0) return null;
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   return (
