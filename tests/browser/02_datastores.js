@@ -242,7 +242,7 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
   await page.reload();
   await act("Actions", "Delete", null, confirmed, "Delete datastore: done");
   await act("Actions", "Purge", "Purge", confirmed, "Purge datastore: done");
-  // Its page would only show that it is gone.
+  // Its page would only show that it no longer exists.
   await page.getByRole("heading", { name: "Datastores", level: 1 }).waitFor();
   assert.equal(await store("copy2"), undefined);
 });
