@@ -53,6 +53,7 @@ test("the first start leads from the code to datastores that are ready for ESXi"
   await page.goto("/first-start");
   await page.getByRole("button", { name: "Connect ESXi hosts" }).click();
   await page.getByRole("heading", { name: "Readiness" }).waitFor();
+  await page.getByText(/esxcli storage nfs add/).first().waitFor();
   const commands = await page.getByRole("main").innerText();
   assert.match(commands, new RegExp(`esxcli iscsi .*${server}`));
   assert.match(commands, new RegExp(`esxcli storage nfs add .*${server}.*/nfs1`));
