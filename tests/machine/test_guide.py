@@ -172,14 +172,16 @@ def test_snapshots_and_schedules(server: Machine) -> None:
     folder = folder_of_nfs1(server)
     server.run(f"mkdir {folder}/web && echo before >{folder}/web/web.vmx")
     server.run(f"head -c 1M /dev/urandom >{folder}/web/web-flat.vmdk")
-    GUIDE.run(server, "zvaai snapshot create before-update vmfs1 nfs1 --wait")
-    GUIDE.run(server, "zvaai snapshot hold vmfs1 before-update audit --wait")
-    assert server.run("zfs list -Ht snapshot -o name,userrefs | grep '@before-update'").split()[1::2].count("1") == 1
     zone = "--time-zone Europe/Berlin"
     GUIDE.run(server, f"zvaai schedule create hourly vmfs1 nfs1 --every 1h --tiers {zone}")
     GUIDE.run(server, f"zvaai schedule create nightly vmfs1 --every 1d --at 22:00 {zone} --daily 30 --protect 7d")
     GUIDE.run(server, f"zvaai schedule scrub monthly tank --every 28d --at 02:00 {zone}")
     assert "22:00" in GUIDE.run(server, "zvaai schedule show nightly")
+    # Protected snapshots refuse a rollback to an older one.
+    wait_for(lambda: "@nightly" in server.run("zfs list -Ht snapshot -o name"), "the first snapshot of the schedule")
+    GUIDE.run(server, "zvaai snapshot create before-update vmfs1 nfs1 --wait")
+    GUIDE.run(server, "zvaai snapshot hold vmfs1 before-update audit --wait")
+    assert server.run("zfs list -Ht snapshot -o name,userrefs | grep '@before-update'").split()[1::2].count("1") == 1
 
 
 def test_restore(server: Machine) -> None:
