@@ -43,7 +43,7 @@ NFS_READY_SECONDS = 250.0  # it ends by itself when rpcbind, and then ganesha, d
 TARGET_END_SECONDS = 30.0
 NFS_END_SECONDS = 50.0  # it gives ganesha and rpcbind 20 each
 UDEV_SECONDS = 60
-UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
+UUID = "zvaai-demo:uuid"
 
 
 def open_pool(pool: str, device: str) -> None:
@@ -94,15 +94,12 @@ def load_zvol_clone(module: Path | None) -> bool:
 
 def identity(volume: str) -> str:
     """UUID of the zvol's LUN, stored with the data; created if the zvol has none. The property is not one of the appliance, which
-    would take the zvol for a copy of a datastore; an older demo used that.
+    would take the zvol for a copy of a datastore.
     """
-    properties = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
-    local = {name: value for name, value, source in map(str.split, properties.splitlines()) if source == "local"}
-    stored = local.get(UUID) or local.get(OLD_UUID) or str(uuid.uuid4())
-    if UUID not in local:
+    stored = run("zfs", "get", "-H", "-o", "value", UUID, volume).strip()
+    if stored == "-":
+        stored = str(uuid.uuid4())
         run("zfs", "set", f"{UUID}={stored}", volume)
-    if OLD_UUID in local:
-        run("zfs", "inherit", OLD_UUID, volume)
     return stored
 
 

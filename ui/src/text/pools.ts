@@ -122,8 +122,8 @@ export const pools = {
     review: "What will be made",
     reviewLead: (count: number) =>
       count === 1
-        ? "The layout as zpool status will show it. What is on this disk is lost:"
-        : `The layout as zpool status will show it. What is on these ${count} disks is lost:`,
+        ? "The layout as zpool create prints it. What is on this disk is lost:"
+        : `The layout as zpool create prints it. What is on these ${count} disks is lost:`,
     carries: (path: string, what: string | null) => (what === null ? path : `${path}: ${what}`),
     force: "Destroy the data on all of these disks",
     dryRun: "Dry run: nothing was changed.",

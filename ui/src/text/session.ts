@@ -71,7 +71,7 @@ export const session = {
       tooFew: (count: number) => `This layout needs ${count} disks or more.`,
       uneven: "Mirrors of two need an even number of disks.",
       review: "Planned pool",
-      reviewLead: "The layout as zpool status will show it. All data on the selected disks will be lost.",
+      reviewLead: "The layout as zpool create prints it. All data on the selected disks will be lost.",
       preview: "Review",
       submit: "Create pool",
       later: "Do this later",

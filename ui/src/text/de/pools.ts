@@ -125,8 +125,8 @@ export const pools: Texts["pools"] = {
     review: "Was angelegt wird",
     reviewLead: (count) =>
       count === 1
-        ? "Das Layout, wie zpool status es zeigen wird. Was auf dieser Disk ist, geht verloren:"
-        : `Das Layout, wie zpool status es zeigen wird. Was auf diesen ${count} Disks ist, geht verloren:`,
+        ? "Das Layout, wie zpool create es ausgibt. Was auf dieser Disk ist, geht verloren:"
+        : `Das Layout, wie zpool create es ausgibt. Was auf diesen ${count} Disks ist, geht verloren:`,
     carries: (path, what) => (what === null ? path : `${path}: ${what}`),
     force: "Die Daten auf allen diesen Disks zerstören",
     dryRun: "Probelauf: Nichts wurde geändert.",

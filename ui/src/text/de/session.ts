@@ -78,7 +78,7 @@ export const session: Texts["session"] = {
       tooFew: (count) => `Dieses Layout braucht mindestens ${count} Disks.`,
       uneven: "Spiegel aus zwei Disks brauchen eine gerade Anzahl.",
       review: "Geplanter Pool",
-      reviewLead: "Das Layout, wie zpool status es zeigen wird. Alle Daten auf den gewählten Disks gehen verloren.",
+      reviewLead: "Das Layout, wie zpool create es ausgibt. Alle Daten auf den gewählten Disks gehen verloren.",
       preview: "Prüfen",
       submit: "Pool anlegen",
       later: "Später erledigen",
