@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """In the guest: writes to zvols by every kind of write command, and records on the host which writes must be durable.
 
-usage: command_writer.py STATE_DIRECTORY SEED (write until the guest is killed) | STATE_DIRECTORY check
-The host reads STATE_DIRECTORY/acknowledged, which grows by records: kind, block, sequence (big-endian, 4, 4 and 8 bytes).
+usage: command_writer.py STATE_DIRECTORY SEED [STATE_DIRECTORY of the cut before, to check it first] | STATE_DIRECTORY check
+It writes until the guest is killed. The host reads STATE_DIRECTORY/acknowledged, which grows by records: kind, block, sequence
+(big-endian, 4, 4 and 8 bytes).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from support.programs import run, wait_for
 from support.raw_initiator import GOOD, Session
 from support.target import Target
 from support.third_party_copy import naa_of
-from support.zfs import Pool
+from support.zfs import Pool, destroy_pool
 
 POOL = "cut"
 NO_CACHE, CACHE, NEVER_FLUSHED = 0, 1, 2
@@ -148,7 +149,7 @@ async def write(state: Path, seed: int) -> None:
 
 async def registered_keys(identity: str) -> bytes:
     """READ KEYS of the first logical unit after it is served again."""
-    directory = Path("/run/target")
+    directory = Path("/run/target-after-cut")
     directory.mkdir()
     target = Target(directory)
     target.start()
@@ -198,4 +199,7 @@ if __name__ == "__main__":
     if sys.argv[2] == "check":
         check(Path(sys.argv[1]))
     else:
+        if sys.argv[3:]:
+            check(Path(sys.argv[3]))
+            destroy_pool(POOL)
         asyncio.run(write(Path(sys.argv[1]), int(sys.argv[2])))

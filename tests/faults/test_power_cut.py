@@ -9,43 +9,64 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
 from support.programs import REPOSITORY, wait_for
 
 RUN = REPOSITORY / "packaging/uml/run"
 WRITER = Path(__file__).with_name("power_cut_writer.py")
-
-
 COMMANDS = Path(__file__).with_name("command_writer.py")
 RECORD_BYTES = 16
+CUTS = int(os.environ.get("ZVAAI_POWER_CUTS", "20"))
 
 
-def cut_while_writing(program: Path, state: Path, seed: int, writes: int) -> subprocess.CompletedProcess[str]:
-    """Kills the guest after `writes` records; returns the result of the program's check in a new guest."""
-    disk = ["--disk", f"2G:{state / 'disk'}"]
+def write_until_cut(words: Sequence[object], state: Path, writes: int) -> None:
+    """Kills the guest that runs the program with these words after `writes` records in the folder."""
     acknowledged = state / "acknowledged"
-    guest = subprocess.Popen([RUN, *disk, "python3", program, state, str(seed)], start_new_session=True)
-    try:
+    with (state / "console").open("wb") as console:
+        guest = subprocess.Popen(
+            [RUN, *(str(word) for word in words)], stdout=console, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
 
-        def enough() -> bool:
-            assert guest.poll() is None, "the guest ended before its power was cut"
-            return acknowledged.exists() and acknowledged.stat().st_size >= RECORD_BYTES * writes
+            def enough() -> bool:
+                assert guest.poll() is None, f"the guest ended before its power was cut:\n{(state / 'console').read_text()}"
+                return acknowledged.exists() and acknowledged.stat().st_size >= RECORD_BYTES * writes
 
-        wait_for(enough, f"{writes} acknowledged writes", timeout=600)
-    finally:
-        os.killpg(guest.pid, 9)
-        guest.wait()
-    return subprocess.run(
-        [RUN, *disk, "python3", program, state, "check"], capture_output=True, text=True, timeout=900, check=False
+            wait_for(enough, f"{writes} acknowledged writes", timeout=600)
+        finally:
+            os.killpg(guest.pid, signal.SIGKILL)
+            guest.wait()
+
+
+def check_after_cut(words: Sequence[object]) -> str:
+    """Runs the program's check in a new guest; returns its output."""
+    check = subprocess.run(
+        [RUN, *(str(word) for word in words), "check"], capture_output=True, text=True, timeout=900, check=False
     )
+    assert check.returncode == 0, check.stdout + check.stderr
+    return check.stdout
+
+
+def assert_nothing_lost(state: Path) -> int:
+    """Returns how many acknowledged blocks were checked."""
+    outcome: dict[str, tuple[int, int]] = json.loads((state / "found.json").read_text())
+    never_flushed = {kind: counts for kind, counts in outcome.items() if "never flushed" in kind}
+    assert {kind: lost for kind, (_, lost) in outcome.items() if lost and kind not in never_flushed} == {}
+    assert all(blocks > 0 for blocks, _ in outcome.values()), outcome
+    assert all(lost > 0 for _, lost in never_flushed.values()), "nothing was lost that was only in a cache: no power cut"
+    return sum(blocks for blocks, _ in outcome.values())
 
 
 def test_acknowledged_writes_survive_a_power_cut(state: Path, seed: int) -> None:
-    check = cut_while_writing(WRITER, state, seed, random.Random(seed).randrange(100, 400))
-    assert check.returncode == 0, check.stdout + check.stderr
-    assert "lost: []" in check.stdout
+    words = ["--disk", f"2G:{state / 'disk'}", "python3", WRITER, state]
+    write_until_cut([*words, seed], state, random.Random(seed).randrange(100, 400))
+    assert "lost: []" in check_after_cut(words)
 
 
 def test_every_kind_of_write_command_survives_a_power_cut(state: Path, seed: int) -> None:
@@ -53,11 +74,25 @@ def test_every_kind_of_write_command_survives_a_power_cut(state: Path, seed: int
 
     That loss proves the cut, and that only the target made the other blocks durable.
     """
-    writes = random.Random(seed).randrange(600, 1200)
-    check = cut_while_writing(COMMANDS, state, seed, writes)
-    assert check.returncode == 0, check.stdout + check.stderr
-    outcome: dict[str, tuple[int, int]] = json.loads((state / "found.json").read_text())
-    never_flushed = {kind: counts for kind, counts in outcome.items() if "never flushed" in kind}
-    assert {kind: lost for kind, (_, lost) in outcome.items() if lost and kind not in never_flushed} == {}
-    assert all(blocks > 0 for blocks, _ in outcome.values()), outcome
-    assert all(lost > 0 for _, lost in never_flushed.values()), "nothing was lost that was only in a cache: no power cut"
+    words = ["--disk", f"2G:{state / 'disk'}", "python3", COMMANDS, state]
+    write_until_cut([*words, seed], state, random.Random(seed).randrange(600, 1200))
+    check_after_cut(words)
+    assert_nothing_lost(state)
+
+
+@pytest.mark.long("9 s a cut: test_every_kind_of_write_command_survives_a_power_cut cuts the power in each run")
+def test_many_power_cuts(state: Path, seed: int, report_line: Callable[[str], None]) -> None:
+    """Each guest checks what the cut before it left, then writes until the next one. ZVAAI_POWER_CUTS sets how many."""
+    words = ["--disk", f"2G:{state / 'disk'}", "python3", COMMANDS]
+    blocks, before = 0, None
+    for cut in range(seed, seed + CUTS):
+        current = state / str(cut)
+        current.mkdir()
+        write_until_cut([*words, current, cut, *([before] if before else [])], current, random.Random(cut).randrange(100, 1200))
+        if before:
+            blocks += assert_nothing_lost(before)
+            shutil.rmtree(before)
+        before = current
+    assert before
+    check_after_cut([*words, before])
+    report_line(f"{CUTS} power cuts, {blocks + assert_nothing_lost(before)} acknowledged blocks checked, none lost")
