@@ -4,6 +4,8 @@
 import contextlib
 import json
 import logging
+import os
+import select
 import socket
 import struct
 import threading
@@ -73,20 +75,21 @@ class Server:
         self._idle = threading.Condition(self._lock)
         self._working = 0
         self._stopping = False
+        self._end = os.eventfd(0)
         self._changes = 0
         self._locks = PoolLocks()
 
     def serve(self) -> None:
+        """Accepts connections until stop().
+
+        Never shuts the listener down: systemd listens at the same socket for the next helper, and would fail its unit.
+        """
         while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                if self._stopping:
-                    return
-                raise
-            if self._stopping:
-                connection.close()
+            ready, _, _ = select.select([self._listener, self._end], [], [])
+            if self._end in ready:
+                self._listener.close()
                 return
+            connection, _ = self._listener.accept()
             if not self._busy.acquire(blocking=False):
                 self._refuse(connection, f"{MAX_CONNECTIONS} connections are open")
                 connection.close()
@@ -95,13 +98,13 @@ class Server:
 
     def stop(self) -> None:
         """Accepts no more requests, and waits for running ones."""
+        os.eventfd_write(self._end, 1)
         with self._lock:
             self._stopping = True
             self._idle.wait_for(lambda: self._working == 0, STOP_SECONDS)
             for connection in self._connections:
-                _shut(connection)
-        _shut(self._listener)
-        self._listener.close()
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def _connection(self, connection: socket.socket) -> None:
         with connection:
@@ -234,8 +237,3 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     """Process and user of the peer at its connect (unix(7), SO_PEERCRED)."""
     process, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
     return process, user
-
-
-def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)

@@ -30,15 +30,16 @@ def served(
     policy: Policy | None = None,
     exports: Exports | None = None,
     log: Log | None = None,
+    listen_at: socket.socket | None = None,
 ) -> Iterator[None]:
-    """Serves the engine at this path during the body."""
+    """Serves the engine at this path during the body. `listen_at` is the socket to listen at, which stays open afterwards."""
     path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = listen_at or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(64)
     server = Server(
         engine,
-        listener,
+        listener.dup() if listen_at else listener,
         users={os.geteuid()} if users is None else users,
         policy=policy or Policy(),
         keys=StoredKeys(engine, path.with_suffix(".keys")),

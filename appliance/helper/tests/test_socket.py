@@ -129,6 +129,21 @@ def test_a_restart_between_calls_is_not_seen(simulator: Simulator, tmp_path: Pat
         client.create_filesystem("tank/b")
 
 
+def test_systemd_keeps_the_socket(simulator: Simulator, tmp_path: Path) -> None:
+    """The socket accepts the connection that starts the next helper. A socket that was shut down fails zvaai-helper.socket."""
+    path = tmp_path / "helper.sock"
+    of_systemd = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with of_systemd:
+        with served(simulator, path, listen_at=of_systemd):
+            connect(path).pools()
+        waiting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with waiting:
+            waiting.connect(str(path))
+            ready, _, hung_up = select.select([of_systemd], [], [of_systemd], 10)
+            assert ready and not hung_up
+            of_systemd.accept()[0].close()
+
+
 def test_a_stop_waits_for_the_change_under_way(simulator: Simulator, tmp_path: Path) -> None:
     simulator.delay_next("create_filesystem", 0.5)
     results: list[str] = []
