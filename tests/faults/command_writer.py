@@ -81,12 +81,16 @@ class Kind:
         return stamp_survived(content, number, block, noted, last)
 
 
+WITNESS = Kind(NEVER_FLUSHED, "WRITE(10)", "R2T")
+"""Performed after each other command: a command may close the transaction group, which makes all before it durable. A loss proves
+the cut.
+"""
 KINDS: list[Kind | OffloadKind] = [
     *(Kind(NO_CACHE, form, transfer) for form in FORMS for transfer in TRANSFERS),
     *(Kind(CACHE, form, "immediate") for form in FORMS if "FUA" in form or "VERIFY" in form),
     *(Kind(CACHE, "WRITE(10)", transfer, flush) for flush in FLUSHES for transfer in TRANSFERS),
-    Kind(NEVER_FLUSHED, "WRITE(10)", "R2T"),
     *OFFLOADS,
+    WITNESS,
 ]
 RESERVATIONS = Path("/run/reservations")
 """Mountpoint of a small dataset of the pool."""
@@ -135,16 +139,20 @@ async def write(state: Path, seed: int) -> None:
         offloading = sessions["immediate"]
         disk = Disk(offloading, await naa_of(offloading, NO_CACHE), TEMPLATES_ADDRESS)
         with (state / "acknowledged").open("ab", buffering=0) as acknowledged:
-            sequence = 0
+            sequence = witnessed = 0
+            witness = KINDS.index(WITNESS)
             while True:
                 sequence += 1
-                for number, kind in enumerate(KINDS):
+                for number, kind in enumerate(KINDS[:witness]):
                     block = choice.randrange(REGION_BLOCKS)
                     if isinstance(kind, OffloadKind):
                         await kind.perform(disk, number, block, sequence)
                     else:
                         await kind.perform(sessions[kind.transfer], number, block, sequence)
+                    witnessed += 1
+                    await WITNESS.perform(sessions[WITNESS.transfer], witness, witnessed % REGION_BLOCKS, witnessed)
                     acknowledged.write(RECORD.pack(number, block, sequence))
+                    acknowledged.write(RECORD.pack(witness, witnessed % REGION_BLOCKS, witnessed))
 
 
 async def registered_keys(identity: str) -> bytes:
@@ -173,7 +181,7 @@ def check(state: Path) -> None:
     for at in range(0, len(notes) - len(notes) % RECORD.size, RECORD.size):
         number, block, sequence = RECORD.unpack_from(notes, at)
         latest[number, block] = sequence
-    last = max(latest.values())
+    last = max(sequence for (number, _), sequence in latest.items() if KINDS[number] is not WITNESS)
     keys = asyncio.run(registered_keys((state / "identity").read_text()))
     counts = {str(kind): [0, 0] for kind in KINDS}
     for (number, block), noted in latest.items():

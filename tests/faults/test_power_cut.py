@@ -88,7 +88,7 @@ def test_many_power_cuts(state: Path, seed: int, report_line: Callable[[str], No
     for cut in range(seed, seed + CUTS):
         current = state / str(cut)
         current.mkdir()
-        write_until_cut([*words, current, cut, *([before] if before else [])], current, random.Random(cut).randrange(100, 1200))
+        write_until_cut([*words, current, cut, *([before] if before else [])], current, random.Random(cut).randrange(200, 1200))
         if before:
             blocks += assert_nothing_lost(before)
             shutil.rmtree(before)
