@@ -11,6 +11,7 @@ from appliance.api import (
     hosts,
     journal,
     logins,
+    maintenance,
     metrics,
     network,
     pools,
@@ -26,4 +27,5 @@ from appliance.api import (
 RESOURCES = (
     sessions, users, logins, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, network, portals, journal,
     receivers, configuration, events, history, metrics, support,
+    maintenance,
 )  # fmt: skip

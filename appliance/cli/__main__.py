@@ -23,6 +23,7 @@ from appliance.cli import (
     overview,
     people,
     pools,
+    power,
     receivers,
     schedules,
     setup,
@@ -40,6 +41,7 @@ for noun in (
     pools.pool, datastores.datastore, snapshots.snapshot, schedules.schedule, files.file, keys.key, hosts.host, hosts.group,
     network.network, network.portal, network.iscsi, journal.job, journal.alert, journal.audit, people.user, people.token,
     logins.directory, logins.oidc, receivers.receiver, certificate.certificate, configuration.configuration, support.support,
+    power.power,
 ):  # fmt: skip
     application.add_typer(noun)
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads, journal.logs):
@@ -47,6 +49,7 @@ for command in (overview.status, overview.readiness, overview.reconcile, overvie
 application.command("login")(overview.log_in)
 application.command("setup")(setup.set_up)
 application.command("upgrade")(upgrade.upgrade)
+application.command("updates")(upgrade.show_updates)
 application.command("recover")(configuration.recover)
 
 

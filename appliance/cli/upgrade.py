@@ -1,71 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`zvaai upgrade --check`: the plan of `apt upgrade` for this server, and its obstacles. Changes nothing."""
+"""`zvaai upgrade --check` on the server, also without the appliance, and `zvaai updates` from anywhere. They change nothing."""
 
 import os
-import re
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
+from appliance import updates
 from appliance.cli.client import FAILED, NOT_ALLOWED, CommandError
-
-EFFECTS = {
-    "zvaai": "The configuration is backed up in /var/backups/zvaai. Console and jobs stop for the upgrade. Hosts are served.",
-    "zvaai-target": "The iSCSI target restarts. Hosts wait for seconds and log in again.",
-    "zvaai-nfs": "The NFS server restarts. Hosts of NFSv3 wait for seconds, of NFSv4.1 until all of them have reclaimed.",
-    "nfs-ganesha": "The NFS server restarts. Without a new zvaai-nfs it serves without VAAI-NAS.",
-    "zfsutils-linux": "Reboot after the upgrade: the loaded module of OpenZFS remains the old one until then.",
-    "zfs-dkms": "DKMS builds OpenZFS, and zvol_clone for it. Both are used after a reboot.",
-    "zvaai-zvol-clone-dkms": "DKMS builds zvol_clone. It is used after a reboot.",
-}
-SECONDS = 300.0
+from appliance.cli.shared import Run
 
 
-@dataclass(frozen=True)
-class Plan:
-    """apt's plan: new versions by package (with the old one, if there is any), and removals."""
-
-    new: dict[str, tuple[str, str]]
-    removed: list[str]
-
-
-def read_plan(simulation: str) -> Plan:
-    """Parses the output of `apt-get --simulate`."""
-    new, removed = {}, []
-    for line in simulation.splitlines():
-        if match := re.match(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", line):
-            new[match[1]] = (match[2] or "", match[3])
-        elif match := re.match(r"Remv (\S+)", line):
-            removed.append(match[1])
-    return Plan(new, removed)
+def _print(pending: Mapping[str, Any]) -> None:
+    if not pending["packages"]:
+        print("zvaai, OpenZFS and nfs-ganesha are the newest versions.")
+    for package in pending["packages"]:
+        print(f"{package['name']}: {package['installed'] or 'not installed'} -> {package['version']}\n  {package['effect']}")
+    if pending["others"]:
+        print(f"{pending['others']} other packages have updates.")
+    if pending["refreshed_at"] is None:
+        print("apt has no lists of packages. Run: apt update")
+    for reason in pending["reboot"]:
+        print(f"REBOOT: {reason}")
+    for obstacle in pending["obstacles"]:
+        print(f"IN THE WAY: {obstacle}")
 
 
-def problems(plan: Plan, unhealthy: str, loaded: str, installed: str) -> Iterator[str]:
-    """Obstacles with their remedies. `loaded` and `installed` are versions of the module zfs; "" is unknown."""
-    for name in plan.removed:
-        if name in EFFECTS:
-            yield f"The upgrade would remove {name}. Wait until the repository has a {name} for the new packages."
-    if unhealthy:
-        yield f"A pool is not healthy; mend it first: {unhealthy}"
-    if loaded and installed and loaded != installed:
-        yield f"OpenZFS {loaded} is loaded and {installed} is installed. Reboot first, so that an upgrade does not meet both."
-
-
-def _run(*words: str) -> str:
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+def _unhealthy() -> str:
+    """What zpool says of the first pool that is not healthy. Raises CommandError."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment)
-    except OSError as error:
-        raise CommandError(f"{words[0]}: {error}", FAILED) from error
-    except subprocess.TimeoutExpired:
-        raise CommandError(f"{words[0]} does not end within {SECONDS:.0f} s", FAILED) from None
-    if done.returncode != 0:
-        raise CommandError(f"{' '.join(words)}: {done.stderr.strip()[-500:]}", FAILED)
-    return done.stdout
+        done = subprocess.run(["zpool", "status", "-x"], capture_output=True, text=True, check=True, timeout=300)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CommandError(f"zpool status -x: {error}", FAILED) from error
+    pools = done.stdout.strip()
+    return "" if pools in ("all pools are healthy", "no pools available") else pools.splitlines()[0].strip()
 
 
 def upgrade(
@@ -79,23 +50,27 @@ def upgrade(
         raise CommandError("packages are upgraded by apt: apt update && zvaai upgrade --check && apt upgrade", FAILED)
     if os.geteuid() != 0:
         raise CommandError("only root sees pools and packages; run: sudo zvaai upgrade --check", NOT_ALLOWED)
-    plan = read_plan(_run("apt-get", "--simulate", "--quiet=2", "dist-upgrade"))
-    module = Path("/sys/module/zfs/version")
-    loaded = module.read_text().strip() if module.exists() else ""
     try:
-        installed = _run("modinfo", "-F", "version", "zfs").strip()
-    except CommandError:
-        installed = ""
-    pools = _run("zpool", "status", "-x").strip()
-    unhealthy = "" if pools in ("all pools are healthy", "no pools available") else pools.splitlines()[0].strip()
-    if not set(plan.new) & set(EFFECTS):
-        print("zvaai, OpenZFS and nfs-ganesha are the newest versions.")
-    for name, effect in EFFECTS.items():
-        if name in plan.new:
-            old, new = plan.new[name]
-            print(f"{name}: {old or 'not installed'} -> {new}\n  {effect}")
-    obstacles = list(problems(plan, unhealthy, loaded, installed))
-    for problem in obstacles:
-        print(f"IN THE WAY: {problem}")
-    if obstacles:
+        pending = updates.read(_unhealthy())
+    except updates.UpdatesError as error:
+        raise CommandError(str(error), FAILED) from error
+    _print(asdict(pending))
+    if pending.obstacles:
         raise typer.Exit(FAILED)
+
+
+def show_updates(
+    run: Run,
+    notes: Annotated[bool, typer.Option("--notes", help="Print the release notes of the new zvaai too.")] = False,
+) -> None:
+    """Show pending updates of the server, and whether it needs a reboot.
+
+    Example: zvaai updates --notes
+    """
+    pending = run.client.call("GET", "/updates")
+    if run.output.as_json:
+        return run.output.raw(pending)
+    _print(pending)
+    if notes:
+        print(f"\n{pending['notes'] or 'The repository has no notes for this server. Run: apt changelog zvaai'}")
+    return None

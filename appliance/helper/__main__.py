@@ -22,6 +22,7 @@ from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
 from appliance.helper.log import start
 from appliance.helper.mounts import pools_of_the_system
+from appliance.helper.power import SystemPower
 from appliance.helper.server import Server
 from appliance.zfs.configuration_copies import ConfigurationCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
@@ -66,6 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--with-exports", type=Path, metavar="FILE", help="configuration sent to nfs-ganesha with each new export"
     )
+    parser.add_argument("--power", action="store_true", help="permit reboot and shutdown of this server")
     parser.add_argument("--bus", default="SYSTEM", metavar="ADDRESS", help="message bus of nfs-ganesha (default: the system bus)")
     parser.add_argument(
         "--repair-mounts",
@@ -147,7 +149,7 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     server = Server(
         engine, listener, users=users, policy=policy, system=storage.system, target_user=target_user,
         allow=storage.allow, keys=keys, exports=exports,
-        copies=storage.copies, log=log,
+        copies=storage.copies, log=log, power=SystemPower() if options.power else None,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

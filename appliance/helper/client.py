@@ -17,6 +17,7 @@ from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
+from appliance.helper.power import Power
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
@@ -113,7 +114,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log):
+class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log, Power):
     """The engine through the helper's socket, made by `connect`. Thread-safe."""
 
     @abstractmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, ConfigurationCopies and Log, with their types.
+"""The fixed list of operations: the abstract methods of the interfaces in OWNERS, with their types.
 
 The interface is the only table: the helper has no other operations. Arguments are decoded strictly into the method's declared
 types, as are results and errors.
@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from appliance.helper.exports import Exports
+from appliance.helper.power import Power
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.folders import Folders
@@ -54,7 +55,7 @@ def _operation(owner: type, name: str) -> Operation:
     return Operation(name, owner, arguments, types["return"], changes=name not in _READING)
 
 
-OWNERS = (ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log)
+OWNERS = (ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log, Power)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {name: _operation(owner, name) for owner in OWNERS for name in sorted(owner.__abstractmethods__)}
 )

@@ -24,6 +24,7 @@ from appliance.helper.log import MemoryLog
 from appliance.helper.mounts import Mounts
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.helper.pool_locks import PoolLocks, pools_of
+from appliance.helper.power import Power
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
@@ -59,12 +60,13 @@ class Server:
         exports: Exports | None = None,
         copies: ConfigurationCopies | None = None,
         log: Log | None = None,
+        power: Power | None = None,
     ) -> None:
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools, allow)
         self._engine = engine
         self._owners: dict[type, object | None] = {
             ZfsEngine: engine, Keys: keys, Exports: exports, ConfigurationCopies: copies, Log: log or MemoryLog(),
-            Folders: SnapshotFolders(engine, self._mounts.place),
+            Folders: SnapshotFolders(engine, self._mounts.place), Power: power,
         }  # fmt: skip
         self._listener = listener
         self._users = frozenset(users)
@@ -174,7 +176,7 @@ class Server:
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
         owner = self._owners[operation.owner]
         if owner is None:
-            raise Refused(f"{operation.name} needs an option of the helper: --keys for keys, --exports for exports")
+            raise Refused(f"{operation.name} needs an option of the helper: --keys, --exports or --power")
         method = getattr(owner, operation.name)
         if not operation.changes:
             shown = self._policy.shown(method(**arguments))

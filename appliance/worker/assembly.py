@@ -34,5 +34,6 @@ def configured(configuration: Configuration) -> Context:
             nfs=ExportsByHelper(configuration.nfs.exports, configuration.nfs.bus, helper),
             files=VaaiNas(configuration.nfs.statistics),
             seal=Seal(configuration.secrets_key),
+            shut_down=helper.shut_down,
         )
     )

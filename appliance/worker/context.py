@@ -78,6 +78,8 @@ class Context:
     copies: ConfigurationCopies
     files: VaaiNas
     seal: Seal
+    shut_down: Callable[[bool], None]
+    """Of the root helper: shuts the server down, and with True reboots it."""
     device: Callable[[Volume], str] = lambda volume: volume.device
     path: Callable[[Filesystem], str] = lambda filesystem: filesystem.mountpoint or ""
     topmost: Callable[[str], str | None] | None = mountinfo.topmost

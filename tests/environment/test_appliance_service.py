@@ -226,6 +226,7 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         wait_for(lambda: request("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made")
         assert request("GET", "/status")["target"]["running"]
         assert request("GET", "/network")["hostname"], "it runs ip(8)"
+        assert request("GET", "/updates")["refreshed_at"], "it runs apt-get"
         host = request("POST", "/hosts", {"name": "esx1", "addresses": ["127.0.0.1"]})
         assert request("POST", f"/hosts/{host['id']}/ping")["items"], "it may ping"
         assert [row["name"] for row in target.call("targets.list")["targets"]] == ["iqn.2026-11.zvaai:datastores"]

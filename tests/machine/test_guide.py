@@ -43,6 +43,8 @@ ELSEWHERE = {
     "apt install certbot": "test_acme.py",
     "certbot certonly --standalone -d storage.example.com --deploy-hook /usr/lib/zvaai/certbot-deploy": "test_acme.py",
     "certbot renew --dry-run": "test_acme.py",
+    "zvaai power show": "test_install.py",
+    "zvaai power reboot": "test_install.py",
     "systemctl restart rsyslog": "test_neighbours.py",
     "systemctl restart nut-monitor": "test_neighbours.py",
 }
@@ -314,6 +316,8 @@ def test_upgrade_and_return(server: Machine, site: Path) -> None:
     releases.publish(site, f"{built}+1")
     GUIDE.run(server, "apt update")
     assert f"zvaai: {built} -> {built}+1" in GUIDE.run(server, "zvaai upgrade --check")
+    updates = GUIDE.run(server, "zvaai updates --notes")
+    assert f"zvaai: {built} -> {built}+1" in updates and "\n## " in updates, updates
     GUIDE.run(server, "apt upgrade", more="-y", seconds=900)
     assert versions(server)["zvaai"] == f"{built}+1 installed"
     back = "apt install --allow-downgrades zvaai=VERSION zvaai-target=VERSION zvaai-nfs=VERSION"

@@ -75,6 +75,14 @@ def test_the_worker_reads_the_journal(server: Machine) -> None:
     assert "zvaai-target" in server.run("zvaai logs --unit zvaai-target --limit 5", 60)
 
 
+def test_the_worker_reads_the_updates(server: Machine) -> None:
+    """In its sandbox, as root does without the appliance."""
+    log_in(server)
+    shown = server.run("zvaai updates", 120)
+    assert "newest versions" in shown and "IN THE WAY" not in shown, shown
+    assert shown == server.run("zvaai upgrade --check", 300)
+
+
 def test_root_replaces_a_lost_password(server: Machine) -> None:
     server.run("zvaai setup --reset-administrator admin <<<'battery staple 8'", 180)
     log_in(server, "battery staple 8")
@@ -85,13 +93,15 @@ def test_root_replaces_a_lost_password(server: Machine) -> None:
 def test_hosts_write_and_survive_a_reboot(
     machine_of: MachineMaker, copy_of_server: str, server: Machine, report_line: Callable[[str], None]
 ) -> None:
-    """Regular shutdown while hosts write: pools, mounts, target and NFS server return before the appliance, with all data.
+    """A reboot by the appliance while hosts write: pools, mounts, target and NFS server return before it, with all data.
 
     They return as well if neither the appliance nor zvol_clone starts.
     """
     with contextlib.ExitStack() as stack:
         writers = stack.enter_context(Writers(server))
-        server.power_off("reboot")
+        assert "esx1" in server.run("zvaai power show", 60)
+        server.run("zvaai power reboot --yes <<<'battery staple 8'", 60)
+        server.wait_until_off()
         again = stack.enter_context(machine_of(copy_of_server))
         booted = timed(again.wait_for_boot)
         writers.move(again)
@@ -99,6 +109,7 @@ def test_hosts_write_and_survive_a_reboot(
         writers.stop()
         writers.verify(again)
         assert failed_units(again) == []
+        again.run("until zvaai audit list --action power | grep -q power.change; do sleep 0.2; done", 120)
         order = [started_at(again, unit) for unit in ("zfs-import.target", "zvaai-mounts.service")]
         assert 0 < order[0] <= order[1]
         for unit in SERVING:

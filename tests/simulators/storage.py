@@ -61,6 +61,7 @@ def assembled(
         nfs=nfs,
         files=files,
         seal=Seal(configuration.secrets_key),
+        shut_down=engine.shut_down if isinstance(engine, HelperClient) else lambda _reboot: None,
         topmost=None,
     )
     return complete(context)

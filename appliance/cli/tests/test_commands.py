@@ -243,3 +243,28 @@ def test_snapshots_are_found_in_all_datastores(zvaai: Command) -> None:
     rest = zvaai.appliance.get(f"/snapshots?limit=3&cursor={pages['next_cursor']}")
     names = [snapshot["name"] for snapshot in pages["items"] + rest["items"]]
     assert sorted(names) == ["Before-gold1", "Before-gold2", "Before-silver", "after"] and rest["next_cursor"] is None
+
+
+def test_a_reboot_asks(zvaai: Command) -> None:
+    """For a confirmation and the password. What it interrupts is shown before."""
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    done: list[bool] = []
+    zvaai.appliance.service.context.shut_down = done.append
+    code, printed = zvaai.run("power", "reboot", text=f"{PASSWORD}\n")
+    assert code == 2 and "--yes" in printed and "console users" in printed and done == []
+    assert zvaai.run("power", "off", "--yes", text="wrong\n")[0] == 7
+    zvaai("power", "reboot", "--yes", text=f"{PASSWORD}\n")
+    zvaai("power", "off", "--yes", text=f"{PASSWORD}\n")
+    assert done == [True, False]
+
+
+def test_updates_are_shown(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from appliance import updates  # noqa: PLC0415
+
+    plan = updates.Plan({"zvaai": ("1.0", "1.1"), "vim": ("1", "2")}, ["zvaai-nfs"])
+    monkeypatch.setattr(updates, "_plan", lambda *_: plan)
+    printed = zvaai("updates", "--notes")
+    assert "zvaai: 1.0 -> 1.1" in printed and "1 other packages" in printed
+    assert "IN THE WAY: The upgrade would remove zvaai-nfs" in printed and "apt changelog zvaai" in printed
+    assert zvaai.json("updates")["packages"][0]["version"] == "1.1"

@@ -16,7 +16,6 @@ from appliance.api.operation import DECLARATIONS
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 PROGRAMS_ONLY = {
-    "GET /health/ready": "for supervisors",
     "GET /metrics": "for Prometheus",
 }
 NOT_IN_CONSOLE = PROGRAMS_ONLY | {
@@ -33,6 +32,7 @@ NOT_IN_CONSOLE = PROGRAMS_ONLY | {
 NOT_IN_COMMAND = PROGRAMS_ONLY | {
     "GET /events": "`job wait` asks for its job",
     "GET /health/live": "for the console, where a page fails",
+    "GET /health/ready": "for supervisors, and the console after a reboot",
     "GET /session": "a token has no session",
     "POST /session/password": "`user password` sets it",
     "GET /session/logins": "for the login page",

@@ -15,6 +15,7 @@ from simulators.copies import FolderCopies
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import Exports
+from appliance.helper.power import Power
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import StoredKeys
@@ -31,6 +32,7 @@ def served(
     exports: Exports | None = None,
     log: Log | None = None,
     listen_at: socket.socket | None = None,
+    power: Power | None = None,
 ) -> Iterator[None]:
     """Serves the engine at this path during the body. `listen_at` is the socket to listen at, which stays open afterwards."""
     path.unlink(missing_ok=True)
@@ -46,6 +48,7 @@ def served(
         exports=exports,
         copies=FolderCopies(path.with_suffix(".copies")),
         log=log,
+        power=power,
     )
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
@@ -59,9 +62,15 @@ def served(
 
 @contextlib.contextmanager
 def client_of(
-    engine: ZfsEngine, path: Path, *, policy: Policy | None = None, seconds: float = 60.0, log: Log | None = None
+    engine: ZfsEngine,
+    path: Path,
+    *,
+    policy: Policy | None = None,
+    seconds: float = 60.0,
+    log: Log | None = None,
+    power: Power | None = None,
 ) -> Iterator[HelperClient]:
-    with served(engine, path, policy=policy, log=log):
+    with served(engine, path, policy=policy, log=log, power=power):
         client = connect(path, seconds=seconds)
         yield client
         client.close()

@@ -204,7 +204,7 @@ def test_every_argument_has_a_check() -> None:
                     assert "has no check" not in str(problem) or name in BOOLEANS, (operation.name, name)
 
 
-BOOLEANS = {"force", "dry_run", "mount", "thick", "with_snapshots", "recursive"}
+BOOLEANS = {"force", "dry_run", "mount", "thick", "with_snapshots", "recursive", "reboot"}
 
 
 def test_changes_are_audited_without_keys(caplog: pytest.LogCaptureFixture) -> None:

@@ -216,6 +216,20 @@ export const networkQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
+/** Costs a simulation of apt after each change of its lists. */
+export const updatesQuery = queryOptions({
+  queryKey: ["updates"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/updates", { signal })),
+  staleTime: 60_000,
+});
+
+/** Who uses the server now. */
+export const powerQuery = queryOptions({
+  queryKey: ["power"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/power", { signal })),
+  refetchInterval: 10_000,
+});
+
 export const portalsQuery = queryOptions({
   queryKey: ["portals"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/portals", { params: { query }, signal }))),

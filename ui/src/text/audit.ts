@@ -37,6 +37,7 @@ export const audit = {
     key: "Encryption keys",
     oidc: "OpenID Connect",
     pool: "Pools",
+    power: "Reboot and shutdown",
     reconcile: "Reconciling",
     schedule: "Schedules",
     session: "Log-ins",

@@ -11,6 +11,7 @@ import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { logs } from "./logs";
+import { maintenance } from "./maintenance";
 import { network } from "./network";
 import { people } from "./people";
 import { pools } from "./pools";
@@ -33,6 +34,7 @@ export const en = {
   hosts,
   jobs,
   logs,
+  maintenance,
   network,
   people,
   pools,

@@ -229,6 +229,16 @@ export const system: readonly Form[] = [
   },
   {
     ...SYSTEM,
+    form: "system ChangePower",
+    open: ["Reboot"],
+    fill: { "Your password": PASSWORD },
+    send: ["Reboot"],
+    sends: ["POST", "/power", { action: "reboot", password: PASSWORD }],
+    marks: { password: "Your password" },
+    done: "The server restarts",
+  },
+  {
+    ...SYSTEM,
     form: "system BackUp",
     open: ["Back up"],
     fill: { "Your password": PASSWORD },

@@ -159,6 +159,14 @@ const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", self_signed: true },
 };
+const updates: Api.Updates = {
+  ...{ others: 3, refreshed_at: AT, notes: "## 1.1", reboot: ["Linux 6.12.9 runs and 6.12.57 is installed"] },
+  packages: [{ name: "zvaai-target", installed: "1.0", version: "1.1", effect: "The iSCSI target restarts" }],
+  obstacles: ["tank is DEGRADED"],
+};
+const power: Api.Power = {
+  ...{ iscsi_hosts: ["esx1"], nfs_clients: ["192.0.2.9"], console_users: ["admin"], unknown: [], jobs: [running] },
+};
 const settings: components["schemas"]["IscsiSettingsResponse"] = { chap_required: false, target_chap_name: "storage" };
 
 const portal: Api.Portal = { address: "192.0.2.1:3260", group_tag: 1, advertised: null, interfaces: ["eth1"], problem: "" };
@@ -242,6 +250,9 @@ export const world: Readonly<Record<string, unknown>> = {
   "/nfs-clients": page(),
   "/settings/iscsi": settings,
   "/network": network,
+  "/updates": updates,
+  "/power": power,
+  "/health/ready": { status: "ok" },
   "/portals": page(portal),
   "/schedules": page(schedule),
   [`/schedules/${ID.schedule}`]: schedule,

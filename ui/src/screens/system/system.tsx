@@ -18,8 +18,10 @@ import { Configuration } from "./configuration";
 import { Bundles } from "./support";
 import { Chap } from "./chap";
 import { Portals } from "./portals";
+import { PowerPanel } from "./power";
 import { Receivers } from "./receivers";
 import { RecoveryPanel } from "./recovery";
+import { UpdatesPanel } from "./updates";
 
 const words = text.system;
 const METRICS = `${window.location.origin}/api/v1/metrics`;
@@ -51,6 +53,14 @@ export default function SystemScreen() {
             </ClipboardCopy>
           </Panel>
         </GridItem>
+        <GridItem span={12}>
+          <UpdatesPanel />
+        </GridItem>
+        <May least="admin">
+          <GridItem span={12}>
+            <PowerPanel />
+          </GridItem>
+        </May>
         <GridItem span={12}>
           <Panel title={words.certificate.title} lead={words.certificate.lead}>
             <QueryBoundary query={certificate} what={words.certificate.title} lines={4}>

@@ -37,6 +37,7 @@ export const audit: Texts["audit"] = {
     key: "Schlüssel",
     oidc: "OpenID Connect",
     pool: "Pools",
+    power: "Neustart und Herunterfahren",
     reconcile: "Abgleich",
     schedule: "Zeitpläne",
     session: "Anmeldungen",

@@ -12,6 +12,7 @@ import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { logs } from "./logs";
+import { maintenance } from "./maintenance";
 import { network } from "./network";
 import { people } from "./people";
 import { pools } from "./pools";
@@ -34,6 +35,7 @@ export const de: Texts = {
   hosts,
   jobs,
   logs,
+  maintenance,
   network,
   people,
   pools,
