@@ -2,9 +2,10 @@
 /// <reference types="vitest/config" />
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
+import { preload } from "./build/preload";
 
 export default defineConfig({
-  plugins: [react()],
+  plugins: [react(), preload("start")],
   test: { setupFiles: ["tests/english.ts"] },
   build: {
     target: "es2022",

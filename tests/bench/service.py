@@ -98,7 +98,7 @@ def fill_storage(path: Path, count: int) -> list[str]:
     return uuids
 
 
-def fill_database(path: Path, uuids: Sequence[str]) -> str:
+def fill_database(path: Path, uuids: Sequence[str], hosts_of_each: int = HOSTS_OF_EACH) -> str:
     """Hosts that see the datastores, past jobs and audit entries; returns a token."""
     store, now, choice = Store(path), time.time(), random.Random(1)
     with store.session() as session:
@@ -110,7 +110,7 @@ def fill_database(path: Path, uuids: Sequence[str]) -> str:
         ]
         session.add_all(groups)
         session.flush()
-        for number in range(GROUPS * HOSTS_OF_EACH):
+        for number in range(GROUPS * hosts_of_each):
             host = Host(
                 id=str(uuid.uuid4()), name=f"esx{number:03}", group_id=groups[number % GROUPS].id, addresses=[], created_at=now
             )
@@ -216,12 +216,12 @@ def memory(process_id: int) -> tuple[float, float]:
 
 
 @contextlib.contextmanager
-def running(directory: Path, count: int) -> Iterator[tuple[Appliance, str, list[str], float]]:
+def running(directory: Path, count: int, hosts_of_each: int = HOSTS_OF_EACH) -> Iterator[tuple[Appliance, str, list[str], float]]:
     """The processes, once all LUNs are served; a token, the datastores, and the seconds from the worker's start."""
     appliance = Appliance(directory, reconcile_seconds=30, inventory_seconds=10, simulating_helper=True)
     uuids = fill_storage(directory / "simulator.json", count)
     (directory / "state").mkdir()
-    token = fill_database(directory / "state" / "appliance.sqlite", uuids)
+    token = fill_database(directory / "state" / "appliance.sqlite", uuids, hosts_of_each)
     processes: list[Process] = [process for process in (appliance.helper, appliance.worker, appliance.api) if process]
     try:
         appliance.target.start()
