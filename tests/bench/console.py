@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console with 1,000 datastores and 208 hosts: long tasks of the browser, and the first load on slow lines.
 
-Service, target, nginx and browser are real; storage is simulated. The browser sees two iSCSI sessions of each host (console.js).
+Service, target, nginx and browser are real; storage is simulated. tests/browser/measure.js adds two sessions of each host.
 Nothing fails by time. Limits apply to elements and requests.
 """
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import httpx
 from bench.service import running
-from support.programs import CACHE
+from support.programs import CACHE, REPOSITORY
 
 PASSWORD = "correct horse battery"
 
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
         answer = httpx.post(f"{url}/api/v1/users", json=user, headers=headers, verify=False, timeout=60)
         answer.raise_for_status()
         environment = {**os.environ, "ZVAAI_URL": url, "ZVAAI_CONSOLE_MODULES": str(CACHE / "console")}
-        script = Path(__file__).with_suffix(".js")
+        script = REPOSITORY / "tests/browser/measure.js"
         return subprocess.run(["node", str(script), options.only], env=environment, check=False, timeout=1800).returncode
 
 

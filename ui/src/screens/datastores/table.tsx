@@ -3,7 +3,7 @@
 
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useVirtualizer } from "@tanstack/react-virtual";
+import { useVirtualizer, type Range } from "@tanstack/react-virtual";
 import { memo, useRef, type CSSProperties } from "react";
 import { Link } from "react-router";
 import type { Datastore, Group, Load } from "../../api/types";
@@ -34,6 +34,15 @@ const NAMES = [
   words.columns.actions,
 ];
 
+const BLOCK = 5;
+
+/** Rows in whole blocks: each row that comes or goes makes the browser compute the styles of the whole table. */
+function blocksAround({ startIndex, endIndex, count }: Range): number[] {
+  const first = Math.max(0, (Math.floor(startIndex / BLOCK) - 2) * BLOCK);
+  const end = Math.min(count, (Math.floor(endIndex / BLOCK) + 3) * BLOCK);
+  return Array.from({ length: end - first }, (_, index) => first + index);
+}
+
 interface Props {
   readonly stores: readonly Datastore[];
   readonly groups: readonly Group[];
@@ -51,7 +60,7 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
     count: stores.length,
     getScrollElement: () => scrolled.current,
     estimateSize: () => ROW_PX,
-    overscan: 10,
+    rangeExtractor: blocksAround,
   });
   const shown = rows.getVirtualItems();
   const before = shown[0]?.start ?? 0;

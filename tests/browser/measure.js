@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long tasks of the console on large lists, and its first load on slow lines. Started by console.py, which has the appliance.
+// Long tasks of the console on large lists, and its first load on slow lines. tests/bench/console.py starts it with an appliance.
 import assert from "node:assert/strict";
-import { closePage, logIn, openBrowser, openPage, PASSWORD } from "../browser/harness.js";
+import { closePage, logIn, openBrowser, openPage, PASSWORD } from "./harness.js";
 
 /** Of one page, whatever the length of its lists. */
 const MOST_ELEMENTS = 6_000;
