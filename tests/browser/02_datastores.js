@@ -211,7 +211,7 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
     await page.getByRole("button", { name: menu, exact: true }).click();
     await page.getByRole("menuitem", { name: action, exact: true }).click();
     await fill?.();
-    const submit = dialog.getByRole("button", { name: action === "Change hosts" ? "Change" : action, exact: true });
+    const submit = dialog.getByRole("button", { name: action.startsWith("Change ") ? "Change" : action, exact: true });
     if (form !== null) await survive(page, `datastores ${form}`, submit);
     await submit.click();
     await page.getByText(done).first().waitFor();
@@ -222,6 +222,9 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
   assert.deepEqual((await store("vmfs1")).host_groups, []);
   await page.reload(); // without earlier notices
   await act("Actions", "Change hosts", null, () => cluster.check(), "Change datastore: done");
+  const threshold = () => dialog.getByRole("textbox", { name: "Warn hosts at" }).fill("75");
+  await act("Actions", "Change settings", "Settings", threshold, "Change datastore: done");
+  assert.equal((await store("vmfs1")).soft_threshold, 75);
   async function named() {
     await dialog.getByRole("textbox", { name: "Name of the clone" }).fill("copy");
     await cluster.check();
@@ -232,6 +235,11 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
   const renamed = () => dialog.getByRole("textbox", { name: "New name" }).fill("copy2");
   await act("Actions for copy", "Rename", "Rename", renamed, "Change datastore: done");
   await page.getByRole("link", { name: "copy2", exact: true }).click();
+  // A promoted clone could not be purged below: vmfs1 would then depend on it.
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Promote", exact: true }).click();
+  await survive(page, "datastores Promote", dialog.getByRole("button", { name: "Promote" }));
+  await dialog.getByRole("button", { name: "Cancel" }).click();
   const confirmed = () => dialog.getByRole("textbox").fill("copy2");
   await act("Actions", "Delete", "Delete", confirmed, "Delete datastore: done");
   // Nobody has to remember who saw it.
@@ -245,6 +253,54 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
   // Its page would only show that it no longer exists.
   await page.getByRole("heading", { name: "Datastores", level: 1 }).waitFor();
   assert.equal(await store("copy2"), undefined);
+});
+
+test("one request takes snapshots of the selected datastores", async () => {
+  const dialog = page.getByRole("dialog");
+  await page.goto("/datastores");
+  const take = page.getByRole("button", { name: "Take snapshot of 1 datastore" });
+  assert.equal(await take.count(), 0);
+  await page.getByRole("checkbox", { name: "Select vmfs1", exact: true }).check();
+  await take.waitFor();
+  await inspect(page, "datastores-selected");
+  await take.click();
+  await dialog.getByText("Take a snapshot of vmfs1").waitFor();
+  await dialog.getByRole("textbox", { name: "Name" }).fill("together");
+  await dialog.getByRole("button", { name: "Take snapshot" }).click();
+  await page.getByText("Take snapshot: done").first().waitFor();
+  await take.waitFor({ state: "detached" });
+  const { request } = apiOf(page);
+  const store = (await request("GET", "/datastores")).items.find((datastore) => datastore.name === "vmfs1");
+  const snapshots = (await request("GET", `/datastores/${store.id}/snapshots`)).items;
+  assert.ok(snapshots.some(({ name }) => name === "together"));
+});
+
+test("a missing datastore can be forgotten, and a volume without a datastore adopted", async () => {
+  const dialog = page.getByRole("dialog");
+  const [vmfs1] = (await apiOf(page).request("GET", "/datastores")).items;
+  const path = `/datastores/${vmfs1.id}`;
+  await page.route(`**/api/v1${path}`, (route) => route.fulfill({ json: { ...vmfs1, state: "missing" } }));
+  await page.goto(path);
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Forget" }).click();
+  await dialog.getByRole("textbox").fill(vmfs1.name);
+  await survive(page, "datastores Forget", dialog.getByRole("button", { name: "Forget" }));
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.unroute(`**/api/v1${path}`);
+  const volume = { dataset: "tank/replica", size: "1099511627776", block_size: 16384, guid: "41", datastore: null };
+  await page.route("**/api/v1/volumes?*", (route) => route.fulfill({ json: { items: [volume], next_cursor: null } }));
+  await page.goto("/datastores");
+  await page.getByRole("button", { name: "Adopt" }).click();
+  await dialog.getByRole("combobox", { name: "Volume or file system" }).selectOption("tank/replica");
+  await dialog.getByRole("textbox", { name: "Name of the datastore" }).fill("replica");
+  await inspect(page, "adopt");
+  await survive(page, "datastores Adopt", dialog.getByRole("button", { name: "Adopt" }));
+  await dialog.getByRole("button", { name: "Adopt" }).click();
+  // Only the list of volumes was not the service's.
+  await dialog.getByText(/tank\/replica/).last().waitFor();
+  await dialog.locator("#adopt-dataset[aria-invalid=true]").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.unroute("**/api/v1/volumes?*");
 });
 
 test("the key / searches everything, and Enter opens the first result", async () => {

@@ -92,6 +92,12 @@ test("a running job can be cancelled, and a viewer learns why not", async () => 
   // The job ended long ago: the service reports that.
   await cancel.click();
   await page.getByText("Refused in the present state").waitFor();
+  await page.getByRole("button", { name: "Abandon" }).click();
+  await inspect(page, "job-abandon");
+  const abandon = page.getByRole("dialog").getByRole("button", { name: "Abandon" });
+  await survive(page, ". AbandonJob", abandon);
+  await abandon.click();
+  await page.getByRole("dialog").getByText("Only a running job can be abandoned").waitFor();
   await page.unroute(`**/api/v1/jobs/${job.id}`);
 });
 

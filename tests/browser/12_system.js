@@ -135,6 +135,11 @@ test("a receiver is created, and its test reports the receiver's answer", async 
   assert.ok(received.length === 2 && received.every(Boolean), "both were signed");
   await page.getByRole("row", { name: /^chat .*Delivered/ }).waitFor();
   await inspect(page, "system");
+  await choose("Actions for chat", "Deliveries");
+  await dialog().getByRole("row", { name: /Delivered/ }).waitFor();
+  await dialog().getByRole("row", { name: /Not delivered/ }).waitFor();
+  await inspect(page, "receiver-deliveries");
+  await dialog().getByRole("button", { name: "Close" }).last().click();
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await dialog().getByRole("switch", { name: "Enabled" }).click({ force: true });
@@ -148,6 +153,17 @@ test("a receiver is created, and its test reports the receiver's answer", async 
   await renew.click();
   await dialog().getByRole("heading", { name: "Secret of chat" }).waitFor();
   await dialog().getByRole("button", { name: "Close" }).click();
+});
+
+test("a new recovery key is shown once", async () => {
+  await page.getByRole("button", { name: "New recovery key" }).click();
+  await survive(page, "system RenewRecoveryKey", dialog().getByRole("button", { name: "Make new key" }));
+  await dialog().getByRole("button", { name: "Make new key" }).click();
+  await dialog().getByRole("heading", { name: "New recovery key" }).waitFor();
+  assert.match(await dialog().locator("code").innerText(), /^[A-Z0-9]{4}(-[A-Z0-9]{4})+$/);
+  await inspect(page, "recovery-key");
+  await dialog().getByRole("button", { name: "Close" }).click();
+  await dialog().waitFor({ state: "detached" });
 });
 
 test("changes after a backup are listed, then reverted", async () => {

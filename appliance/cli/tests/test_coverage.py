@@ -19,15 +19,8 @@ PROGRAMS_ONLY = {
     "GET /metrics": "for Prometheus",
 }
 NOT_IN_CONSOLE = PROGRAMS_ONLY | {
-    "POST /configuration/recovery-key": "not built",
-    "GET /filesystems": "not built: with adoption",
-    "POST /jobs/*/abandon": "not built",
-    "GET /receivers/*/deliveries": "not built",
     "POST /setup/administrator": "by root on the server",
-    "POST /reconcile": "not built: the worker reconciles by itself",
-    "GET /schedules/*/room": "not built",
-    "GET /volumes": "not built: with adoption",
-    "POST /volumes/adopt": "not built",
+    "POST /reconcile": "the worker reconciles by itself, after each change and once a minute",
 }
 NOT_IN_COMMAND = PROGRAMS_ONLY | {
     "GET /events": "`job wait` asks for its job",

@@ -251,6 +251,27 @@ export const schedulesQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
+export const volumesQuery = queryOptions({
+  queryKey: ["datastores", "volumes"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/volumes", { params: { query }, signal }))),
+  staleTime: 0,
+});
+
+export const filesystemsQuery = queryOptions({
+  queryKey: ["datastores", "filesystems"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/filesystems", { params: { query }, signal }))),
+  staleTime: 0,
+});
+
+/** Space in the pool that the next snapshots of a schedule need. */
+export const roomQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["schedules", id, "room"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/schedules/{schedule_id}/room", { params: { path: { schedule_id: id } }, signal })),
+    staleTime: 0,
+  });
+
 export const scheduleQuery = (id: string) =>
   queryOptions({
     queryKey: ["schedules", id],
@@ -433,6 +454,17 @@ export const receiversQuery = queryOptions({
   queryKey: ["receivers"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/receivers", { params: { query }, signal }))),
 });
+
+/** The newest deliveries to a receiver: the appliance stores 200. */
+export const deliveriesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["receivers", id, "deliveries"],
+    queryFn: ({ signal }) =>
+      all((query) =>
+        unwrap(api.GET("/api/v1/receivers/{receiver_id}/deliveries", { params: { path: { receiver_id: id }, query }, signal })),
+      ),
+    staleTime: 0,
+  });
 
 export const receiverQuery = (id: string) =>
   queryOptions({

@@ -12,6 +12,7 @@ import type { Cell } from "../format/csv";
 import { capitalised, sentence } from "../format/sentence";
 import { formatDuration } from "../format/time";
 import { useAbout } from "../parts/about";
+import { ChangeDialog } from "../parts/change-dialog";
 import { Choice } from "../parts/choice";
 import { ExportCsv } from "../parts/export-csv";
 import { Facts } from "../parts/facts";
@@ -157,6 +158,7 @@ function JobFacts({ job }: { readonly job: Job }) {
       [],
     ),
   );
+  const [abandoning, setAbandoning] = useState(false);
   const missing = shortcomingsOf(job);
   const about = useAbout();
   return (
@@ -181,13 +183,40 @@ function JobFacts({ job }: { readonly job: Job }) {
           ]}
         />
         {isActive(job) && (
-          <May least="operator">
-            <Button variant="secondary" isLoading={pending} isDisabled={pending} onClick={() => void send(job.id)}>
-              {words.cancel}
-            </Button>
-          </May>
+          <div className="zv-buttons">
+            <May least="operator">
+              <Button variant="secondary" isLoading={pending} isDisabled={pending} onClick={() => void send(job.id)}>
+                {words.cancel}
+              </Button>
+            </May>
+            {job.state === "running" && (
+              <May least="admin">
+                <Button variant="link" isDanger onClick={() => setAbandoning(true)}>
+                  {words.abandon.action}
+                </Button>
+              </May>
+            )}
+          </div>
         )}
+        {abandoning && <AbandonJob job={job} onClose={() => setAbandoning(false)} />}
       </PageSection>
     </>
+  );
+}
+
+/** For a job that hangs with its pool: the pool's other jobs can run, and what the job has changed remains. */
+function AbandonJob({ job, onClose }: { readonly job: Job; readonly onClose: () => void }) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.abandon.title(jobName(job))}
+      lead={words.abandon.lead}
+      submit={words.abandon.action}
+      done={words.abandon.done}
+      body={() => null}
+      ask={(_body, headers) => api.POST("/api/v1/jobs/{job_id}/abandon", { params: { path: { job_id: job.id } }, headers })}
+      changes={["jobs", "datastores", "alerts"]}
+      onClose={onClose}
+    />
   );
 }

@@ -8,6 +8,12 @@ export const jobs = {
   empty: { title: "No jobs yet", body: "Changes of storage run as jobs and are listed here." },
   cancel: "Cancel",
   cancelFailed: "The job was not cancelled",
+  abandon: {
+    action: "Abandon",
+    title: (name: string) => `Abandon "${name}"?`,
+    lead: "For a job that does not end because its pool hangs. Its step may still be done when the pool answers. If it changes a datastore, hosts cannot use that datastore until a later job succeeds.",
+    done: "The job was abandoned",
+  },
   step: "Step",
   created: "Requested",
   ended: "Ended",

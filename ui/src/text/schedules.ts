@@ -73,6 +73,8 @@ export const schedules = {
     lead: "Takes the snapshots or starts the scrub now. The next regular run does not change.",
     submit: "Run now",
   },
+  room: (needed: string, available: string) =>
+    `Snapshots of thick datastores reserve what the datastores hold. The next ones need ${needed}; ${available} are available.`,
   delete: {
     action: "Delete",
     title: (name: string) => `Delete ${name}?`,

@@ -60,6 +60,15 @@ export const system = {
     noChanges: "None. The configuration equals the backup.",
     restoreSubmit: "Restore",
     restored: "The configuration was restored",
+    renewKey: {
+      action: "New recovery key",
+      title: "Make a new recovery key?",
+      lead: "Backups and copies on pools that are written from now on open with the new key only. Retain the old key for older backups.",
+      submit: "Make new key",
+      secretTitle: () => "New recovery key",
+      secretLead: "Store the key where you find it without this server. It is never shown again.",
+      secretDone: "Close",
+    },
   },
   support: {
     title: "Support bundles",
@@ -119,6 +128,12 @@ export const system = {
       dropped: "Gave up",
       testing: "Running",
     } satisfies Record<Delivery["state"], string>,
+    deliveries: {
+      action: "Deliveries",
+      title: (name: string) => `Deliveries to ${name}`,
+      empty: "No alert was sent to it yet.",
+      columns: { created: "Alert", state: "State", attempts: "Attempts", problem: "Problem" },
+    },
     create: "New receiver",
     createTitle: "New receiver",
     createSubmit: "Create receiver",

@@ -249,6 +249,15 @@ export const system: readonly Form[] = [
   },
   {
     ...SYSTEM,
+    form: "system RenewRecoveryKey",
+    open: ["New recovery key"],
+    send: ["Make new key"],
+    sends: ["POST", "/configuration/recovery-key"],
+    answer: { secret: SECRET },
+    done: SECRET,
+  },
+  {
+    ...SYSTEM,
     form: "system Restore",
     open: ["Restore"],
     fill: { "Backup file": new File([FILE], "backup.json"), "Recovery key": SECRET },
@@ -444,6 +453,15 @@ export const others: readonly Form[] = [
     send: ["Cancel"],
     sends: ["POST", `/jobs/${ID.job}/cancel`],
     answer: begun,
+  },
+  {
+    at: `/jobs/${ID.job}`,
+    form: ". AbandonJob",
+    open: ["Abandon"],
+    send: ["Abandon"],
+    sends: ["POST", `/jobs/${ID.job}/abandon`],
+    answer: begun,
+    done: "The job was abandoned",
   },
   {
     at: "/alerts",

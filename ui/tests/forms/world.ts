@@ -256,6 +256,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/portals": page(portal),
   "/schedules": page(schedule),
   [`/schedules/${ID.schedule}`]: schedule,
+  [`/schedules/${ID.schedule}/room`]: { needed: bytes(1n), available: bytes(4n), datastores: [] },
   "/jobs": page(running),
   [`/jobs/${ID.job}`]: running,
   [`/jobs/${ID.begun}`]: begun,

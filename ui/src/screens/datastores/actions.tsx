@@ -60,7 +60,7 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
       {chosen === "settings" && <Settings {...dialog} />}
       {chosen === "present" && <Present {...dialog} />}
       {chosen === "serving" && <Serving {...dialog} />}
-      {chosen === "snapshot" && <TakeSnapshot {...dialog} />}
+      {chosen === "snapshot" && <TakeSnapshot {...dialog} stores={[store]} />}
       {chosen === "clone" && <Clone {...dialog} />}
       {chosen === "promote" && <Promote {...dialog} />}
       {chosen === "delete" && <Delete {...dialog} />}
@@ -178,7 +178,7 @@ interface GroupsProps {
   readonly onChange: (chosen: readonly string[]) => void;
 }
 
-function Groups({ chosen, onChange }: GroupsProps) {
+export function Groups({ chosen, onChange }: GroupsProps) {
   const { data: groups } = useQuery(groupsQuery);
   if (groups?.length === 0) return <p>{text.datastores.wizard.hosts.none.title}</p>;
   return (
@@ -217,17 +217,18 @@ function Present({ store, ...job }: DialogProps) {
   );
 }
 
-export function TakeSnapshot({ store, ...job }: DialogProps) {
+/** A snapshot of each of the datastores, all taken at the same moment. They must be in one pool. */
+export function TakeSnapshot({ stores, ...job }: Place & { readonly stores: readonly Datastore[] }) {
   const [name, setName] = useState(() => `manual-${new Date().toISOString().slice(0, 16).replace(":", "")}`);
   return (
     <JobDialog
       {...job}
-      title={words.snapshot.title(store.name)}
+      title={words.snapshot.title(text.common.listed(stores.map((store) => store.name)))}
       lead={words.snapshot.lead}
       submit={words.snapshot.submit}
       ready={() => name !== ""}
       knownFields={["name"]}
-      body={() => ({ name, datastores: [store.id] })}
+      body={() => ({ name, datastores: stores.map((store) => store.id) })}
       ask={(body, headers) => api.POST("/api/v1/snapshots", { body, headers })}
     >
       {(problem) => (

@@ -9,7 +9,7 @@ import {
   ToolbarItem,
 } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useDeferredValue, useMemo, useState } from "react";
+import { useCallback, useDeferredValue, useMemo, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { datastoresQuery, groupsQuery, loadQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
@@ -20,8 +20,10 @@ import { ExportCsv } from "../../parts/export-csv";
 import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
-import { May } from "../../session/session";
+import { May, useMay } from "../../session/session";
 import { text } from "../../text";
+import { TakeSnapshot } from "./actions";
+import { AdoptButton } from "./adopt";
 import { filterOf, groupNames, matches, sorted, type Column, type Direction, type Loads } from "./filter";
 import { freeOf } from "./summary";
 import { DatastoreTable } from "./table";
@@ -39,9 +41,14 @@ export function DatastoresScreen() {
       actions={
         // Without datastores the button is in the middle of the page.
         query.data?.length !== 0 && (
-          <May least="operator">
-            <CreateLink />
-          </May>
+          <>
+            <May least="admin">
+              <AdoptButton />
+            </May>
+            <May least="operator">
+              <CreateLink />
+            </May>
+          </>
         )
       }
     >
@@ -73,6 +80,11 @@ function Empty() {
           <EmptyStateActions>
             <CreateLink />
           </EmptyStateActions>
+          <May least="admin">
+            <EmptyStateActions>
+              <AdoptButton />
+            </EmptyStateActions>
+          </May>
         </EmptyStateFooter>
       </May>
     </EmptyState>
@@ -95,6 +107,12 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   const { data: load } = useQuery(loadQuery);
   const loads = useMemo(() => new Map(load?.map((row) => [row.datastore, row])), [load]);
   const [begin, news] = useBegun();
+  const operator = useMay("operator");
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const select = useCallback((ids: readonly string[], on: boolean) => {
+    setSelected((before) => new Set(on ? [...before, ...ids] : [...before].filter((id) => !ids.includes(id))));
+  }, []);
+  const [taking, setTaking] = useState(false);
   const filter = filterOf(parameters);
   const { search, state, pool } = useDeferredValue(filter);
   const shown = useMemo(
@@ -107,6 +125,8 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
       ),
     [stores, groups, search, state, pool, column, direction, loads],
   );
+  // What a filter hides is not acted upon.
+  const chosen = shown.filter((store) => store.state === "active" && selected.has(store.id));
   const pools = useMemo(() => [...new Set(stores.map((store) => store.pool))].toSorted(), [stores]);
 
   function set(name: string, value: string): void {
@@ -152,6 +172,13 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
               onChange={(value) => set("pool", value)}
             />
           </ToolbarItem>
+          {chosen.length > 0 && (
+            <ToolbarItem>
+              <Button variant="secondary" onClick={() => setTaking(true)}>
+                {words.snapshotOf(chosen.length)}
+              </Button>
+            </ToolbarItem>
+          )}
           <ToolbarItem align={{ default: "alignEnd" }}>
             <span role="status">{words.shown(shown.length, stores.length)}</span>
           </ToolbarItem>
@@ -177,12 +204,24 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
           groups={groups}
           loads={loads}
           onBegin={begin}
+          selected={operator ? selected : null}
+          onSelect={select}
           column={column}
           direction={direction}
           onSort={(newColumn, newDirection) => {
             setColumn(newColumn);
             setDirection(newDirection);
           }}
+        />
+      )}
+      {taking && (
+        <TakeSnapshot
+          stores={chosen}
+          onBegin={(job) => {
+            setSelected(new Set());
+            begin(job);
+          }}
+          onClose={() => setTaking(false)}
         />
       )}
       {news}

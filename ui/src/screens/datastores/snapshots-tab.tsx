@@ -59,7 +59,7 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
           </div>
         </May>
       )}
-      {taking && <TakeSnapshot store={store} onBegin={begin} onClose={() => setTaking(false)} />}
+      {taking && <TakeSnapshot stores={[store]} onBegin={begin} onClose={() => setTaking(false)} />}
       {news}
     </>
   );

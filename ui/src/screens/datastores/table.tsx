@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The list of datastores. Only visible rows are rendered, so that thousands scroll. */
 
-import { Label } from "@patternfly/react-core";
+import { Checkbox, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useVirtualizer, type Range } from "@tanstack/react-virtual";
-import { memo, useRef, type CSSProperties } from "react";
+import { memo, useCallback, useMemo, useRef, type CSSProperties } from "react";
 import { Link } from "react-router";
 import type { Datastore, Group, Load } from "../../api/types";
 import { Fill } from "../../parts/fill";
@@ -48,13 +48,18 @@ interface Props {
   readonly groups: readonly Group[];
   readonly loads: Loads;
   readonly onBegin: (job: string) => void;
+  /** Identifiers of the selected rows; null for readers who have nothing to do with several. */
+  readonly selected: ReadonlySet<string> | null;
+  readonly onSelect: (ids: readonly string[], on: boolean) => void;
   readonly column: Column;
   readonly direction: Direction;
   readonly onSort: (column: Column, direction: Direction) => void;
 }
 
-export function DatastoreTable({ stores, groups, loads, onBegin, column, direction, onSort }: Props) {
+export function DatastoreTable({ stores, groups, loads, onBegin, selected, onSelect, column, direction, onSort }: Props) {
   const busiest = Math.max(...[...loads.values()].map((load) => load.bytes), 0);
+  const selectable = useMemo(() => stores.filter(isSelectable).map((store) => store.id), [stores]);
+  const selectAll = useCallback((on: boolean) => onSelect(selectable, on), [onSelect, selectable]);
   const scrolled = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({
     count: stores.length,
@@ -70,7 +75,14 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div ref={scrolled} className="zv-scrolled" tabIndex={0} role="region" aria-label={words.list}>
       <Table aria-label={words.list} aria-rowcount={stores.length + 1} variant="compact" isStickyHeader className="zv-datastores">
-        <Head column={column} direction={direction} onSort={onSort} />
+        <Head
+          column={column}
+          direction={direction}
+          onSort={onSort}
+          selectable={selected !== null}
+          allSelected={selectable.length > 0 && selectable.every((id) => selected?.has(id))}
+          onSelectAll={selectAll}
+        />
         <Tbody>
           <Space height={before} />
           {shown.map(({ index }) => {
@@ -85,6 +97,8 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
                   load={loads.get(store.id)}
                   busiest={busiest}
                   onBegin={onBegin}
+                  selected={selected?.has(store.id) ?? null}
+                  onSelect={onSelect}
                 />
               )
             );
@@ -96,11 +110,27 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
   );
 }
 
+interface HeadProps extends Pick<Props, "column" | "direction" | "onSort"> {
+  readonly selectable: boolean;
+  readonly allSelected: boolean;
+  readonly onSelectAll: (on: boolean) => void;
+}
+
 // Rows and head are memoised, and only visible rows are rendered: each new cell of PatternFly measures itself.
-const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "column" | "direction" | "onSort">) {
+const Head = memo(function Head({ column, direction, onSort, selectable, allSelected, onSelectAll }: HeadProps) {
   return (
     <Thead>
       <Tr aria-rowindex={1}>
+        {selectable && (
+          <Th>
+            <Checkbox
+              id="select-all"
+              aria-label={words.selectAll}
+              isChecked={allSelected}
+              onChange={(_event, on) => onSelectAll(on)}
+            />
+          </Th>
+        )}
         {NAMES.map((name, index) => {
           const sortable = COLUMNS[index];
           return (
@@ -131,7 +161,7 @@ function Space({ height }: { readonly height: number }) {
   const style: CSSProperties = { height };
   return height > 0 ? (
     <tr aria-hidden="true">
-      <td colSpan={NAMES.length} style={style} />
+      <td colSpan={NAMES.length + 1} style={style} />
     </tr>
   ) : null;
 }
@@ -154,12 +184,30 @@ interface RowProps {
   /** Bytes per second. */
   readonly busiest: number;
   readonly onBegin: (job: string) => void;
+  readonly selected: boolean | null;
+  readonly onSelect: Props["onSelect"];
 }
 
-const Row = memo(function Row({ store, groups, index, load, busiest, onBegin }: RowProps) {
+/** Only active datastores can have a snapshot taken. */
+function isSelectable(store: Datastore): boolean {
+  return store.state === "active";
+}
+
+const Row = memo(function Row({ store, groups, index, load, busiest, onBegin, selected, onSelect }: RowProps) {
   const names = groupNames(store, groups);
   return (
     <Tr aria-rowindex={index + 2}>
+      {selected !== null && (
+        <Td>
+          <Checkbox
+            id={`select-${store.id}`}
+            aria-label={words.select(store.name)}
+            isChecked={selected}
+            isDisabled={!isSelectable(store)}
+            onChange={(_event, on) => onSelect([store.id], on)}
+          />
+        </Td>
+      )}
       <Td dataLabel={words.columns.name} className="zv-cut">
         <Link to={`/datastores/${store.id}/overview`} title={store.name}>
           {store.name}

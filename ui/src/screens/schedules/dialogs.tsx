@@ -6,14 +6,16 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
-import { datastoresQuery, scheduleQuery } from "../../api/queries";
+import { datastoresQuery, roomQuery, scheduleQuery } from "../../api/queries";
 import type { Schedule } from "../../api/types";
+import { formatBytes } from "../../format/bytes";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
+import { Alert } from "../../parts/patternfly";
 import { text } from "../../text";
 import { NO_TIERS, TIER_FIELDS, TierFields, TIERS, tiersOf, tierValuesOf, type TierForm } from "./tiers";
 import { shownOf } from "./choices";
@@ -229,7 +231,12 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
       body={() => (values === null ? {} : changedOf(valuesOf(first) ?? {}, values))}
       ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
     >
-      {(problem) => <Fields form={form} onChange={change} problem={problem} />}
+      {(problem) => (
+        <>
+          <Fields form={form} onChange={change} problem={problem} />
+          <Room schedule={schedule} />
+        </>
+      )}
     </ChangeDialog>
   );
 }
@@ -282,6 +289,23 @@ export function RunSchedule({ schedule, ...job }: Place & { readonly schedule: S
       submit={words.run.submit}
       body={() => null}
       ask={(_body, headers) => api.POST("/api/v1/schedules/{schedule_id}/run", { params: pathOf(schedule), headers })}
+    >
+      {() => schedule.kind === "snapshot" && <Room schedule={schedule} />}
+    </JobDialog>
+  );
+}
+
+/** Only snapshots of thick datastores need space when they are taken. */
+function Room({ schedule }: { readonly schedule: Schedule }) {
+  const { data: room } = useQuery(roomQuery(schedule.id));
+  if (room === undefined || room.needed === "0") return null;
+  const enough = BigInt(room.needed) <= BigInt(room.available);
+  return (
+    <Alert
+      isInline
+      isPlain
+      variant={enough ? "info" : "warning"}
+      title={words.room(formatBytes(room.needed), formatBytes(room.available))}
     />
   );
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Backup and restore of the configuration. */
+/** Backup and restore of the configuration, and its recovery key. */
 
 import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";
 import { useQueryClient } from "@tanstack/react-query";
@@ -11,6 +11,7 @@ import { download } from "../../parts/download";
 import { SendDialog } from "../../parts/dialog";
 import { describedBy, Field, TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
+import { SecretDialog } from "../../parts/secret";
 import { useSubmission } from "../../parts/use-submission";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
@@ -19,7 +20,8 @@ const words = text.system.configuration;
 const LARGEST = 1_000_000;
 
 export function Configuration() {
-  const [open, setOpen] = useState<"backUp" | "restore" | null>(null);
+  const [open, setOpen] = useState<"backUp" | "restore" | "renewKey" | null>(null);
+  const [key, setKey] = useState<string | null>(null);
   const close = () => setOpen(null);
   return (
     <Panel title={words.title} lead={words.lead}>
@@ -30,10 +32,38 @@ export function Configuration() {
         <Button variant="secondary" onClick={() => setOpen("restore")}>
           {words.restore}
         </Button>
+        <Button variant="secondary" onClick={() => setOpen("renewKey")}>
+          {words.renewKey.action}
+        </Button>
       </div>
       {open === "backUp" && <BackUp onClose={close} />}
       {open === "restore" && <Restore onClose={close} />}
+      {open === "renewKey" && <RenewRecoveryKey onMade={setKey} onClose={close} />}
+      {key !== null && (
+        <SecretDialog made={{ name: words.recoveryKey, secret: key }} words={words.renewKey} onClose={() => setKey(null)} />
+      )}
     </Panel>
+  );
+}
+
+interface RenewProps {
+  /** Gets the new key, which is shown once. */
+  readonly onMade: (key: string) => void;
+  readonly onClose: () => void;
+}
+
+function RenewRecoveryKey({ onMade, onClose }: RenewProps) {
+  return (
+    <ChangeDialog
+      title={words.renewKey.title}
+      lead={words.renewKey.lead}
+      submit={words.renewKey.submit}
+      body={() => null}
+      ask={(_body, headers) => api.POST("/api/v1/configuration/recovery-key", { headers })}
+      changes={["recovery", "audit"]}
+      onDone={({ secret }) => onMade(secret)}
+      onClose={onClose}
+    />
   );
 }
 

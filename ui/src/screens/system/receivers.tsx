@@ -16,10 +16,11 @@ import { useSubmission } from "../../parts/use-submission";
 import { Time } from "../../parts/values";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
+import { Deliveries, DeliveryState } from "./deliveries";
 import { ChangeReceiver, CreateReceiver, DeleteReceiver, RenewSecret } from "./receiver-dialogs";
 
 const words = text.system.receivers;
-const DIALOGS = { change: ChangeReceiver, renew: RenewSecret, remove: DeleteReceiver } as const;
+const DIALOGS = { change: ChangeReceiver, deliveries: Deliveries, renew: RenewSecret, remove: DeleteReceiver } as const;
 
 interface Chosen {
   readonly hook: Receiver;
@@ -106,6 +107,7 @@ function ReceiverTable({ hooks, onChoose }: TableProps) {
                   label={words.menu(hook.name)}
                   choices={[
                     { name: words.test, onChoose: () => begin(hook) },
+                    { name: words.deliveries.action, onChoose: () => onChoose({ hook, action: "deliveries" }) },
                     { name: words.change, onChoose: () => onChoose({ hook, action: "change" }) },
                     ...(hook.kind === "webhook"
                       ? [{ name: words.renew, onChoose: () => onChoose({ hook, action: "renew" }) }]
@@ -122,19 +124,10 @@ function ReceiverTable({ hooks, onChoose }: TableProps) {
   );
 }
 
-const STATUS = {
-  pending: "warning",
-  delivered: "success",
-  failed: "danger",
-  dropped: "danger",
-  testing: "info",
-} as const satisfies Record<Delivery["state"], string>;
-
 function LastDelivery({ delivery }: { readonly delivery: Delivery }) {
   return (
     <>
-      <Label status={STATUS[delivery.state]}>{words.delivery[delivery.state]}</Label>{" "}
-      <Time at={delivery.ended_at ?? delivery.created_at} ago /> {delivery.problem}
+      <DeliveryState delivery={delivery} /> <Time at={delivery.ended_at ?? delivery.created_at} ago /> {delivery.problem}
     </>
   );
 }

@@ -8,6 +8,12 @@ export const jobs: Texts["jobs"] = {
   empty: { title: "Noch keine Jobs", body: "Änderungen am Speicher laufen als Jobs und stehen hier." },
   cancel: "Abbrechen",
   cancelFailed: "Der Job wurde nicht abgebrochen",
+  abandon: {
+    action: "Aufgeben",
+    title: (name) => `„${name}“ aufgeben?`,
+    lead: "Für einen Job, der nicht endet, weil sein Pool hängt. Sein Schritt kann noch ausgeführt werden, wenn der Pool antwortet. Ändert er einen Datastore, so können Hosts diesen erst nach einem späteren, erfolgreichen Job nutzen.",
+    done: "Der Job wurde aufgegeben",
+  },
   step: "Schritt",
   created: "Angefordert",
   ended: "Ende",

@@ -72,6 +72,8 @@ export const schedules: Texts["schedules"] = {
     lead: "Erstellt die Snapshots oder startet den Scrub jetzt. Der nächste planmäßige Lauf ändert sich nicht.",
     submit: "Jetzt ausführen",
   },
+  room: (needed, available) =>
+    `Snapshots von Thick-Datastores reservieren, was die Datastores enthalten. Die nächsten brauchen ${needed}; verfügbar sind ${available}.`,
   delete: {
     action: "Löschen",
     title: (name) => `${name} löschen?`,

@@ -58,6 +58,15 @@ export const system: Texts["system"] = {
     noChanges: "Keine. Die Konfiguration gleicht der Sicherung.",
     restoreSubmit: "Wiederherstellen",
     restored: "Die Konfiguration wurde wiederhergestellt",
+    renewKey: {
+      action: "Neuer Wiederherstellungsschlüssel",
+      title: "Neuen Wiederherstellungsschlüssel erzeugen?",
+      lead: "Künftige Sicherungen und Kopien auf Pools öffnet nur der neue Schlüssel. Bewahren Sie den alten für ältere Sicherungen auf.",
+      submit: "Schlüssel erzeugen",
+      secretTitle: () => "Neuer Wiederherstellungsschlüssel",
+      secretLead: "Bewahren Sie den Schlüssel außerhalb dieses Servers auf. Er wird nie wieder gezeigt.",
+      secretDone: "Schließen",
+    },
   },
   support: {
     title: "Support-Pakete",
@@ -113,6 +122,12 @@ export const system: Texts["system"] = {
       failed: "Nicht zugestellt",
       dropped: "Aufgegeben",
       testing: "Läuft",
+    },
+    deliveries: {
+      action: "Zustellungen",
+      title: (name) => `Zustellungen an ${name}`,
+      empty: "Noch keine Warnung wurde gesendet.",
+      columns: { created: "Warnung", state: "Zustand", attempts: "Versuche", problem: "Problem" },
     },
     create: "Empfänger anlegen",
     createTitle: "Neuer Empfänger",
