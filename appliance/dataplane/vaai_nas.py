@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the VAAI-NAS service's control socket (docs/vaai_nas.md)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from appliance.dataplane import json_rpc
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 
+_BYTES = ("total", "allocated", "unique", "snapshot", "deduplicated", "size", "admitted", "shared")
 _WAIT_S = 30.0
 """Longer than the 10 s that the service waits for the end of a cancelled clone."""
 
@@ -25,8 +28,12 @@ class FileRefusedError(Exception):
         return self.reason
 
 
-@dataclass(frozen=True)
-class ListedFile:
+def _in_bytes(name: str) -> str:
+    """Name in a response of a field with a number of bytes."""
+    return f"{name}_bytes" if name in _BYTES else name
+
+
+class ListedFile(msgspec.Struct, frozen=True, rename=_in_bytes):
     """A VMDK file that holds data. Sizes in bytes; `allocated` may lack writes of the last seconds."""
 
     path: str
@@ -34,16 +41,14 @@ class ListedFile:
     allocated: int
 
 
-@dataclass(frozen=True)
-class FilePage:
+class FilePage(msgspec.Struct, frozen=True):
     files: tuple[ListedFile, ...]
     more: bool
     complete: bool
     """False if files were skipped: too deep, too many, or an undecodable name."""
 
 
-@dataclass(frozen=True)
-class FileStatistics:
+class FileStatistics(msgspec.Struct, frozen=True, rename=_in_bytes):
     """Space of a file in bytes; `unique` bytes are not shared, or an upper bound without `unique_exact`."""
 
     total: int
@@ -57,8 +62,7 @@ class FileStatistics:
     """Time of the figures, in seconds since 1970."""
 
 
-@dataclass(frozen=True)
-class ExportSpace:
+class ExportSpace(msgspec.Struct, frozen=True, rename=_in_bytes):
     thick: bool
     size: int
     """Size of a thick export, the limit for the sum of its files."""
@@ -70,8 +74,7 @@ class ExportSpace:
     """Why the count may be wrong; "" if it is correct."""
 
 
-@dataclass(frozen=True)
-class SharedSpace:
+class SharedSpace(msgspec.Struct, frozen=True, rename=_in_bytes):
     """Bytes of an export's files, by the pool's block reference table."""
 
     complete: bool
@@ -83,8 +86,7 @@ class SharedSpace:
     deduplicated: int
 
 
-@dataclass(frozen=True)
-class FileJob:
+class FileJob(msgspec.Struct, frozen=True):
     """A clone with its progress, and bytes by method."""
 
     job: int
@@ -98,11 +100,15 @@ class FileJob:
     cloned_bytes: int = 0
     copied_bytes: int = 0
     hole_bytes: int = 0
-    fallback_bytes: Mapping[str, int] = field(default_factory=dict)
+    fallback_bytes: Mapping[str, int] = {}
 
     @property
     def active(self) -> bool:
         return self.state in ("waiting", "running")
+
+
+class _Service(msgspec.Struct):
+    problem: str
 
 
 class VaaiNas:
@@ -113,78 +119,52 @@ class VaaiNas:
 
     def problem(self) -> str:
         """Why hosts get no VAAI-NAS, and which package to install; "" if they get it."""
-        return self._call("service.get", lambda service: str(service["problem"]))
+        return self._call("service.get", _Service).problem
 
     def counters(self) -> dict[str, Any]:
         """Offload counters since the daemon's start, by `exports` and `hosts`."""
         try:
-            return self._call("statistics.get", lambda counted: {**counted})
+            return self._call("statistics.get", dict[str, Any])
         except FileRefusedError as error:
             raise GaneshaUnreachableError(f"the NFS server's counters can't be read at {self._path}: {error}") from error
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """Files whose path is after `after`, 500 at most."""
-
-        def page(response: dict[str, Any]) -> FilePage:
-            files = tuple(ListedFile(file["path"], file["total_bytes"], file["allocated_bytes"]) for file in response["files"])
-            return FilePage(files, response["more"], response["complete"])
-
-        return self._call("files.list", page, export=export, after=after, limit=limit)
+        return self._call("files.list", FilePage, export=export, after=after, limit=limit)
 
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        def read(response: dict[str, Any]) -> FileStatistics:
-            sizes = {name: response[f"{name}_bytes"] for name in ("total", "allocated", "unique", "snapshot", "deduplicated")}
-            return FileStatistics(unique_exact=response["unique_exact"], as_of=response["as_of"], **sizes)
-
-        return self._call("file.statistics", read, timeout_s, export=export, path=path)
+        return self._call("file.statistics", FileStatistics, timeout_s, export=export, path=path)
 
     def space(self, export: int) -> ExportSpace:
-        def read(response: dict[str, Any]) -> ExportSpace:
-            counted = bool(response["thick"]), response["size_bytes"], response["admitted_bytes"]
-            return ExportSpace(*counted, bool(response["counting"]), str(response["problem"]))
-
-        return self._call("space.get", read, export=export)
+        return self._call("space.get", ExportSpace, export=export)
 
     def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
         """Shared bytes of its files counted so far; `restart` starts a new count in the background."""
-
-        def read(response: dict[str, Any]) -> SharedSpace:
-            return SharedSpace(
-                bool(response["complete"]), *(response[f"{name}_bytes"] for name in ("shared", "snapshot", "deduplicated"))
-            )
-
-        return self._call("space.shared", read, export=export, restart=restart)
+        return self._call("space.shared", SharedSpace, export=export, restart=restart)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
         """Starts a clone, or finds the job of the same `request` (32 hexadecimal digits)."""
         parameters: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
-        return self._call("clone.start", _job, export=export, **parameters)
+        return self._call("clone.start", FileJob, export=export, **parameters)
 
     def job(self, export: int, job: int) -> FileJob:
         """State of a job; `interrupted` or `not_found` if the daemon does not know it."""
-        return self._call("job.get", _job, export=export, job=job)
+        return self._call("job.get", FileJob, export=export, job=job)
 
     def cancel(self, export: int, job: int) -> FileJob:
         """Cancels a job and waits for its end, 10 s at most; it may have been complete."""
-        return self._call("job.cancel", _job, export=export, job=job)
+        return self._call("job.cancel", FileJob, export=export, job=job)
 
-    def _call[Result](
-        self, method: str, read: Callable[[dict[str, Any]], Result], timeout_s: float = _WAIT_S, **parameters: Any
-    ) -> Result:
+    def _call[Result](self, method: str, result: type[Result], timeout_s: float = _WAIT_S, **parameters: Any) -> Result:
         try:
             answer = json_rpc.request(self._path, method, parameters, timeout_s)
         except (OSError, ValueError) as error:
             raise GaneshaUnreachableError(f"the NFS server does not answer at {self._path}: {error}") from error
         try:
             if "error" not in answer:
-                return read(answer["result"])
+                return msgspec.convert(answer["result"], result)
             data = answer["error"].get("data") or {}
             refused = FileRefusedError(str(data.get("status", "fault")), str(answer["error"]["message"]), data.get("field"))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
             raise GaneshaUnreachableError(f"the NFS server's answer at {self._path} is none: {error!r}") from error
         raise refused
-
-
-def _job(response: dict[str, Any]) -> FileJob:
-    names = ("job", "state", "status", "reason", "total_bytes", "done_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")
-    return FileJob(fallback_bytes=dict(response["fallback_bytes"]), **{name: response[name] for name in names})

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import asdict
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FilePage, FileRefusedError
@@ -107,7 +108,7 @@ def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[li
         left = until - time.monotonic()
         if left > 0:
             try:
-                file = FileResponse(listed_file.path, **vars(context.files.statistics(export, listed_file.path, left)))
+                file = FileResponse(listed_file.path, **asdict(context.files.statistics(export, listed_file.path, left)))
             except FileRefusedError:  # it was removed, or is busy
                 pass
             except GaneshaUnreachableError:

@@ -10,9 +10,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from appliance.dataplane import export_file
 from appliance.dataplane.ganesha import ServedExport
