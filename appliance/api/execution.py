@@ -84,6 +84,7 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
         call.caller = _who(declared, call)
         if sent.refusal is not None:
             raise Refused(_believable(sent.refusal))
+        arguments = _arguments(declared, call)
         if declared.method != "GET" and not declared.matches and (sent.if_match or "*").strip() != "*":
             raise PreconditionError  # a resource without a version, or whose version is not checked, matches none
         if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
@@ -94,7 +95,7 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
             return earlier
         _begin(declared, call)
         with as_domain_errors():
-            outcome = _viewed(declared, call)
+            outcome = _viewed(declared, call, arguments)
     except DomainError as error:
         outcome = _refusal(problem_of(error))
     except Refused as error:
@@ -121,10 +122,11 @@ def _refusal(body: Problem) -> Outcome:
 def _believable(refusal: Refusal) -> Problem:
     """Limits the response of the HTTP process to refusals."""
     status = refusal.status if 400 <= refusal.status < 500 else 400
-    return problem(status, refusal.code, refusal.detail, errors=refusal.errors)
+    return problem(status, refusal.code, refusal.detail)
 
 
-def _viewed(declared: Declaration, call: Call) -> Outcome:
+def _arguments(declared: Declaration, call: Call) -> dict[str, object]:
+    """Path, body and query for the view. Raises Refused."""
     arguments: dict[str, object] = dict(call.request.path)
     try:
         if declared.body is not None:
@@ -133,6 +135,10 @@ def _viewed(declared: Declaration, call: Call) -> Outcome:
             arguments["query"] = declared.query.model_validate(call.request.query)
     except ValidationError as error:
         raise Refused(invalid(error)) from error
+    return arguments
+
+
+def _viewed(declared: Declaration, call: Call, arguments: dict[str, object]) -> Outcome:
     begun = call.begun_before() if declared.status == 202 else None
     response = begun or declared.view(call, **arguments)
     if isinstance(response, Response):

@@ -8,10 +8,11 @@ from typing import NotRequired, TypedDict
 
 from pydantic import ValidationError
 
-from appliance.api.wire import FieldError
 from appliance.domain.errors import DomainError
 from appliance.domain.fields import PATTERNS
 
+FieldError = dict[str, str]
+"""`field`, `reason`, and what is `allowed`."""
 MEDIA_TYPE = "application/problem+json"
 _PATTERN = re.compile("String should match pattern '(.*)'")
 _STATUS = {

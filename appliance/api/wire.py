@@ -16,17 +16,12 @@ METHOD = "request"
 """The method of the worker's socket that carries a HttpRequest."""
 
 
-FieldError = dict[str, str]
-"""`field`, `reason`, and what is `allowed`."""
-
-
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The problem that the HTTP process found with a request."""
 
     status: int
     code: str = ""
     detail: str = ""
-    errors: list[FieldError] = []
 
 
 class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of HTTP itself: of Flask, and of APIFlask's validation."""
+"""Problems of HTTP itself, as Flask and APIFlask raise them."""
 
 import json
 from http import HTTPStatus
@@ -8,24 +8,13 @@ from typing import Any
 from flask import Response
 from werkzeug.exceptions import HTTPException
 
-from appliance.api.problems import MEDIA_TYPE, Problem, headers_of, problem, reason_of
-from appliance.api.wire import FieldError
+from appliance.api.problems import MEDIA_TYPE, Problem, headers_of, problem
 
 
 def http_problem_of(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         return problem(error.code or 500, (error.name or "error").lower().replace(" ", "_"), error.description or error.name)
     status = int(getattr(error, "status_code", 500))
-    detail = getattr(error, "detail", {})
-    fields: list[FieldError] = [
-        {"field": name, "reason": reason_of(str(reason)), "allowed": ""}
-        for location in (detail if isinstance(detail, dict) else {}).values()
-        for name, reasons in location.items()
-        for reason in reasons
-    ]
-    if fields:
-        text = "; ".join(f"{field['field']}: {field['reason']}" for field in fields[:5])
-        return problem(status, "invalid", text, errors=fields)
     message = str(getattr(error, "message", "") or HTTPStatus(status).phrase)
     return problem(status, HTTPStatus(status).phrase.lower().replace(" ", "_"), message)
 
