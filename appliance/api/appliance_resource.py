@@ -2,7 +2,6 @@
 """The appliance as a whole: status, readiness, settings, reconciling."""
 
 import logging
-from dataclasses import asdict
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,6 +27,7 @@ from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
+from appliance.domain.certificate import describe, described
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
 from appliance.domain.hosts import ChapCreate
@@ -95,11 +95,10 @@ def _target(call: Call) -> TargetStateResponse:
 def read_certificate(call: Call) -> CertificateResponse:
     """Certificate of the appliance, with the fingerprint that a browser or a program compares."""
     try:
-        description = certificate.describe(call.context.configuration.http.certificate)
+        return CertificateResponse.model_validate(describe(call.context.configuration.http.certificate))
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateResponse(**asdict(description), self_signed=description.subject == description.issuer)
 
 
 @resource.operation("PUT", "/certificate", role=Role.ADMIN, audit="certificate.change")
@@ -112,7 +111,7 @@ def change_certificate(call: Call, body: CertificateUpdate) -> CertificateRespon
     except OSError as error:
         _log.warning("the certificate can't be handed to nginx: %s", error)
         raise UnavailableError(f"{uploads} cannot be written, from where nginx takes the certificate") from error
-    return CertificateResponse(**asdict(certificate.described(given.certificate)), self_signed=False)
+    return CertificateResponse.model_validate(described(given.certificate))
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER)

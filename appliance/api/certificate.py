@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from appliance.domain.certificate import fingerprint_of, names_of
 from appliance.domain.errors import InvalidError
 
 CERTIFICATE, KEY = "certificate.pem", "certificate.key"
@@ -34,46 +35,13 @@ RENEWED = datetime.timedelta(days=30)
 """Time before its end at which it is renewed."""
 
 
-@dataclass(frozen=True)
-class Description:
-    """A certificate's fingerprint and dates, to compare before trusting it. Times in seconds since 1970."""
-
-    subject: str
-    issuer: str
-    names: list[str]
-    not_before: float
-    not_after: float
-    fingerprint: str
-    """SHA-256, in pairs of hexadecimal digits."""
-
-
-def describe(file: Path) -> Description:
-    """The first certificate of a PEM file. Raises OSError, ValueError."""
-    return described(x509.load_pem_x509_certificate(file.read_bytes()))
-
-
-def described(certificate: x509.Certificate) -> Description:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        names = x509.SubjectAlternativeName([])
-    return Description(
-        subject=certificate.subject.rfc4514_string(),
-        issuer=certificate.issuer.rfc4514_string(),
-        names=[str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress)],
-        not_before=certificate.not_valid_before_utc.timestamp(),
-        not_after=certificate.not_valid_after_utc.timestamp(),
-        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
-    )
-
-
 def ensure(folder: Path) -> str:
     """Creates certificate and key unless valid ones exist; returns the SHA-256 fingerprint. Raises OSError."""
     current = _good(folder)
     if current is None:
         _make(folder)
         current = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
-    return current.fingerprint(hashes.SHA256()).hex(":").upper()
+    return fingerprint_of(current)
 
 
 def _now() -> datetime.datetime:
@@ -174,7 +142,7 @@ def _problem(certificates: list[x509.Certificate]) -> str | None:
         return f"it is not valid before {first.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
     if first.issuer == first.subject:
         return "it is self-signed, as the appliance's own certificate is; use one of an authority"
-    if not described(first).names:
+    if not names_of(first):
         return "it has no DNS name or address (subjectAltName), so browsers refuse it"
     for subject, issuer in itertools.pairwise(certificates):
         try:

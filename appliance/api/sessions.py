@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from appliance.api.certificate import describe
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import EmptyResponse
 from appliance.api.schemas.people import (
@@ -31,6 +30,7 @@ from appliance.api.schemas.people import (
 from appliance.database.models import User
 from appliance.domain import access, logins, sealed_copy, second_factor
 from appliance.domain.access import Role
+from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, UnauthenticatedError
 from appliance.domain.logins import DIRECTORY, OIDC
 from appliance.domain.secrets import SealedError

@@ -3,12 +3,8 @@
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-
+from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 
@@ -18,26 +14,6 @@ WARNING_DAYS, CRITICAL_DAYS = 21, 7
 the appliance's.
 """
 _DAY_S = 86400
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Its end, in seconds since 1970, and its SHA-256 fingerprint in hexadecimal digits."""
-
-    not_after: float
-    fingerprint: str
-    self_signed: bool
-    """The appliance signed it itself."""
-
-
-def read_certificate(file: Path) -> Certificate | None:
-    """The first certificate of a PEM file; None if it cannot be read."""
-    try:
-        certificate = x509.load_pem_x509_certificate(file.read_bytes())
-    except (OSError, ValueError):
-        return None
-    fingerprint = certificate.fingerprint(hashes.SHA256()).hex().upper()
-    return Certificate(certificate.not_valid_after_utc.timestamp(), fingerprint, certificate.issuer == certificate.subject)
 
 
 def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]:
@@ -58,10 +34,9 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
 
 
 def renewed(certificate: Certificate) -> Finding:
-    pairs = ":".join(certificate.fingerprint[at : at + 2] for at in range(0, len(certificate.fingerprint), 2))
-    text = f"The appliance has another certificate, with the SHA-256 fingerprint {pairs}"
+    text = f"The appliance has another certificate, with the SHA-256 fingerprint {certificate.fingerprint}"
     remedy = "compare it where the old one was trusted, then run zvaai login again"
-    return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:16]}", "info", "appliance", text, remedy)
+    return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:23]}", "info", "appliance", text, remedy)
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

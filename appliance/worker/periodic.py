@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Periodic tasks of the worker: alerts of capacity and hazards, schedules, retention of snapshots."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from appliance.database.models import Schedule, Setting
 from appliance.domain import datastores as domain
 from appliance.domain import hazards, requests, retention, schedules
 from appliance.domain import jobs as job_store
+from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, DomainError, UnavailableError
 from appliance.domain.journal import note
 from appliance.worker import pool_operations
@@ -33,7 +35,9 @@ class Periodic:
 
     def hazards(self) -> None:
         stores = self._context.datastores(self._newest())
-        certificate = hazards.read_certificate(self._context.configuration.http.certificate)
+        certificate = None
+        with contextlib.suppress(OSError, ValueError):
+            certificate = describe(self._context.configuration.http.certificate)
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         with self._context.store.session() as session:

@@ -10,7 +10,7 @@ from simulators.target import TargetSimulator
 
 from appliance.api import certificate as maker
 from appliance.domain import hazards
-from appliance.domain.hazards import Certificate
+from appliance.domain.certificate import Certificate, describe
 
 
 def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:
@@ -45,7 +45,8 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])
 def test_a_certificate_that_ends(days: int, severity: str | None) -> None:
     now = time.time()
-    findings = hazards.of_certificate(Certificate(now + days * 86400, "AB" * 32, True), now)
+    certificate = Certificate("CN=zvaai", "CN=zvaai", ["zvaai"], now - 86400, now + days * 86400, "AB:" * 31 + "AB", True)
+    findings = hazards.of_certificate(certificate, now)
     assert [finding.severity for finding in findings] == ([severity] if severity else [])
     assert hazards.of_certificate(None, now) == []
 
@@ -60,4 +61,4 @@ def test_another_certificate_is_announced_once(appliance: Appliance) -> None:
     maker.ensure(file.parent)
     for _ in range(2):
         (response,) = alerts(appliance, hazards.CERTIFICATE, open_only=False)
-    assert response["severity"] == "info" and response["cleared_at"] and maker.describe(file).fingerprint in response["text"]
+    assert response["severity"] == "info" and response["cleared_at"] and describe(file).fingerprint in response["text"]
