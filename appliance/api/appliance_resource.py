@@ -136,10 +136,9 @@ def read_readiness(call: Call) -> ReadinessResponse:
 
 
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER)
-def read_iscsi(call: Call) -> IscsiSettingsResponse:
+def read_iscsi(call: Call, session: Session) -> IscsiSettingsResponse:
     """Whether hosts have to prove themselves by CHAP, and whether the target can."""
-    with call.context.store.reading() as session:
-        return _iscsi(session)
+    return _iscsi(session)
 
 
 def _iscsi(session: Session) -> IscsiSettingsResponse:
@@ -151,15 +150,14 @@ def _iscsi(session: Session) -> IscsiSettingsResponse:
 @resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", matches=True)
 def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettingsResponse:
     """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
-    call.match(read_iscsi(call))
     sessions = call.context.sessions() if body.chap_required and not body.force else []
     with call.changing() as session:
+        call.match(_iscsi(session))
         if body.chap_required and not _iscsi(session).chap_required:
             hosts.check_not_locked_out(session, [session.initiator for session in sessions], body.force)
         session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
-        settings = _iscsi(session)
-    call.changed()
-    return settings
+        call.changed()
+        return _iscsi(session)
 
 
 @resource.operation("PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
@@ -178,9 +176,8 @@ def _with_target_chap(call: Call, chap: tuple[str, str] | None) -> IscsiSettings
     with call.changing() as session:
         hosts.set_mutual(session, call.context.seal, chap)
         session.flush()
-        settings = _iscsi(session)
-    call.changed()
-    return settings
+        call.changed()
+        return _iscsi(session)
 
 
 @resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile")

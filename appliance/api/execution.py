@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -140,7 +140,9 @@ def _arguments(declared: Declaration, call: Call) -> dict[str, object]:
 
 def _viewed(declared: Declaration, call: Call, arguments: dict[str, object]) -> Outcome:
     begun = call.begun_before() if declared.status == 202 else None
-    response = begun or declared.view(call, **arguments)
+    response = begun or _response(declared, call, arguments)
+    if declared.status == 201 and not call.subject:
+        call.subject = str(getattr(response, "id", ""))
     if isinstance(response, Response):
         headers = {"Content-Type": response.content_type}
         if response.download_name is not None:
@@ -154,6 +156,13 @@ def _viewed(declared: Declaration, call: Call, arguments: dict[str, object]) -> 
     except ValueError:  # half a character, which only escapes can express
         content = json.dumps(response.model_dump(mode="json"))
     return Outcome(declared.status, headers, content.encode())
+
+
+def _response(declared: Declaration, call: Call, arguments: dict[str, object]) -> BaseModel | Response:
+    if not declared.session:
+        return declared.view(call, **arguments)
+    with call.context.store.reading() if declared.method == "GET" else call.changing() as session:
+        return declared.view(call, session=session, **arguments)
 
 
 def _json(text: str | None) -> object:

@@ -44,30 +44,25 @@ def _logged_in(call: Call) -> list[str]:
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER)
-def list_hosts(call: Call, query: ListQuery) -> Page[schemas.HostResponse]:
+def list_hosts(call: Call, session: Session, query: ListQuery) -> Page[schemas.HostResponse]:
     """All hosts, by name."""
-    with call.context.store.reading() as session:
-        rows, iqns = session.scalars(select(Host).order_by(Host.name)).all(), hosts.all_initiators(session)
-        return page(
-            schemas.HostResponse, rows, query, lambda host: host.name, lambda host: _host(session, host, iqns.get(host.id, []))
-        )
+    rows, iqns = session.scalars(select(Host).order_by(Host.name)).all(), hosts.all_initiators(session)
+    return page(
+        schemas.HostResponse, rows, query, lambda host: host.name, lambda host: _host(session, host, iqns.get(host.id, []))
+    )
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", status=201)
-def create_host(call: Call, body: hosts.HostCreate) -> schemas.HostResponse:
+def create_host(call: Call, session: Session, body: hosts.HostCreate) -> schemas.HostResponse:
     """A new host."""
-    with call.changing() as session:
-        response = _host(session, hosts.add_host(session, call.context.seal, body))
-    call.subject = response.id
     call.changed()
-    return response
+    return _host(session, hosts.add_host(session, call.context.seal, body))
 
 
 @resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER)
-def read_host(call: Call, host_id: str) -> schemas.HostResponse:
+def read_host(call: Call, session: Session, host_id: str) -> schemas.HostResponse:
     """A host."""
-    with call.context.store.reading() as session:
-        return _host(session, hosts.host(session, host_id))
+    return _host(session, hosts.host(session, host_id))
 
 
 @resource.operation("PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", matches=True)
@@ -88,9 +83,8 @@ def change_host(call: Call, host_id: str, body: schemas.HostUpdate) -> schemas.H
         host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)
         if moves:
             host = hosts.move_host(session, host_id, body.group)
-        response = _host(session, host)
-    call.changed()
-    return response
+        call.changed()
+        return _host(session, host)
 
 
 @resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", matches=True)
@@ -127,52 +121,43 @@ def _with_chap(call: Call, host_id: str, chap: tuple[str, str] | None, force: bo
         hosts.check_chap_unused(session, host_id, logged_in, force)
         call.match(_host(session, host))
         hosts.set_chap(session, call.context.seal, host_id, chap)
-        response = _host(session, host)
-    call.changed()
-    return response
+        call.changed()
+        return _host(session, host)
 
 
 @resource.operation("GET", "/host-groups", role=Role.VIEWER)
-def list_groups(call: Call, query: ListQuery) -> Page[schemas.GroupResponse]:
+def list_groups(call: Call, session: Session, query: ListQuery) -> Page[schemas.GroupResponse]:
     """All host groups, by name."""
-    with call.context.store.reading() as session:
-        rows = session.scalars(select(HostGroup).order_by(HostGroup.name)).all()
-        return page(schemas.GroupResponse, rows, query, lambda group: group.name, lambda group: _group(session, group))
+    rows = session.scalars(select(HostGroup).order_by(HostGroup.name)).all()
+    return page(schemas.GroupResponse, rows, query, lambda group: group.name, lambda group: _group(session, group))
 
 
 @resource.operation("POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", status=201)
-def create_group(call: Call, body: schemas.GroupCreate) -> schemas.GroupResponse:
+def create_group(call: Call, session: Session, body: schemas.GroupCreate) -> schemas.GroupResponse:
     """A new host group, without hosts."""
-    with call.changing() as session:
-        response = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
-    call.subject = response.id
     call.changed()
-    return response
+    return _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
 
 
 @resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER)
-def read_group(call: Call, group_id: str) -> schemas.GroupResponse:
+def read_group(call: Call, session: Session, group_id: str) -> schemas.GroupResponse:
     """A host group."""
-    with call.context.store.reading() as session:
-        return _group(session, hosts.group(session, group_id))
+    return _group(session, hosts.group(session, group_id))
 
 
 @resource.operation("PATCH", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.change", matches=True)
-def change_group(call: Call, group_id: str, body: schemas.GroupUpdate) -> schemas.GroupResponse:
+def change_group(call: Call, session: Session, group_id: str, body: schemas.GroupUpdate) -> schemas.GroupResponse:
     """Its name, and the offloads its hosts are not offered."""
-    with call.changing() as session:
-        call.match(_group(session, hosts.group(session, group_id)))
-        response = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
+    call.match(_group(session, hosts.group(session, group_id)))
     call.changed()
-    return response
+    return _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
 
 
 @resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", matches=True)
-def delete_group(call: Call, group_id: str) -> EmptyResponse:
+def delete_group(call: Call, session: Session, group_id: str) -> EmptyResponse:
     """Refused while it has hosts, or datastores are presented to it."""
-    with call.changing() as session:
-        call.match(_group(session, hosts.group(session, group_id)))
-        hosts.delete_group(session, group_id)
+    call.match(_group(session, hosts.group(session, group_id)))
+    hosts.delete_group(session, group_id)
     call.changed()
     return EmptyResponse()
 

@@ -2,6 +2,7 @@
 """Jobs, alerts, audit, the server's journal."""
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import after, before_number, newest_first
@@ -17,72 +18,63 @@ resource = Resource("journal")
 
 
 @resource.operation("GET", "/jobs", role=Role.VIEWER)
-def list_jobs(call: Call, query: schemas.JobQuery) -> Page[schemas.JobResponse]:
+def list_jobs(call: Call, session: Session, query: schemas.JobQuery) -> Page[schemas.JobResponse]:
     """Jobs, the newest first."""
-    with call.context.store.reading() as session:
-        chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
-        if query.state is not None:
-            chosen = chosen.where(Job.state == query.state)
-        return newest_first(schemas.JobResponse, session.scalars(chosen), query, lambda job: job.sequence)
+    chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
+    if query.state is not None:
+        chosen = chosen.where(Job.state == query.state)
+    return newest_first(schemas.JobResponse, session.scalars(chosen), query, lambda job: job.sequence)
 
 
 @resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER)
-def read_job(call: Call, job_id: str) -> schemas.JobResponse:
+def read_job(call: Call, session: Session, job_id: str) -> schemas.JobResponse:
     """A job."""
-    with call.context.store.reading() as session:
-        return schemas.JobResponse.model_validate(jobs.job(session, job_id))
+    return schemas.JobResponse.model_validate(jobs.job(session, job_id))
 
 
 @resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel")
-def cancel_job(call: Call, job_id: str) -> schemas.JobResponse:
+def cancel_job(call: Call, session: Session, job_id: str) -> schemas.JobResponse:
     """A job that waits is cancelled; a job that has started to change something runs to its end."""
-    with call.changing() as session:
-        return schemas.JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
+    return schemas.JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
 
 
 @resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon")
-def abandon_job(call: Call, job_id: str) -> schemas.JobResponse:
+def abandon_job(call: Call, session: Session, job_id: str) -> schemas.JobResponse:
     """Gives up a running job whose pool hangs, so that other jobs can run. Its datastores stay out of service."""
-    with call.changing() as session:
-        return schemas.JobResponse.model_validate(jobs.abandon(session, job_id, call.who.name))
+    return schemas.JobResponse.model_validate(jobs.abandon(session, job_id, call.who.name))
 
 
 @resource.operation("GET", "/alerts", role=Role.VIEWER)
-def list_alerts(call: Call, query: schemas.AlertQuery) -> Page[schemas.AlertResponse]:
+def list_alerts(call: Call, session: Session, query: schemas.AlertQuery) -> Page[schemas.AlertResponse]:
     """Alerts, the newest first. By default only open alerts."""
-    with call.context.store.reading() as session:
-        chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
-        if query.open:
-            chosen = chosen.where(Alert.cleared_at.is_(None))
-        return newest_first(schemas.AlertResponse, session.scalars(chosen), query, lambda alert: alert.id)
+    chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
+    if query.open:
+        chosen = chosen.where(Alert.cleared_at.is_(None))
+    return newest_first(schemas.AlertResponse, session.scalars(chosen), query, lambda alert: alert.id)
 
 
 @resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge")
-def acknowledge_alert(call: Call, alert_id: int) -> schemas.AlertResponse:
+def acknowledge_alert(call: Call, session: Session, alert_id: int) -> schemas.AlertResponse:
     """Acknowledges the alert: an admin handles it."""
-    with call.changing() as session:
-        return schemas.AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
+    return schemas.AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 
 
 @resource.operation("GET", "/audit", role=Role.ADMIN)
-def list_audit(call: Call, query: schemas.AuditQuery) -> Page[schemas.AuditResponse]:
+def list_audit(call: Call, session: Session, query: schemas.AuditQuery) -> Page[schemas.AuditResponse]:
     """Audit entries, newest first."""
-    with call.context.store.reading() as session:
-        chosen = (
-            select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
-        )
-        if query.actor is not None:
-            chosen = chosen.where(AuditEntry.actor.icontains(query.actor, autoescape=True))
-        if query.action is not None:
-            of_kind = AuditEntry.action.startswith(f"{query.action}.", autoescape=True)
-            chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
-        if query.refused is not None:
-            chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
-        if query.since is not None:
-            chosen = chosen.where(AuditEntry.at >= query.since)
-        if query.until is not None:
-            chosen = chosen.where(AuditEntry.at <= query.until)
-        return newest_first(schemas.AuditResponse, session.scalars(chosen), query, lambda entry: entry.id)
+    chosen = select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
+    if query.actor is not None:
+        chosen = chosen.where(AuditEntry.actor.icontains(query.actor, autoescape=True))
+    if query.action is not None:
+        of_kind = AuditEntry.action.startswith(f"{query.action}.", autoescape=True)
+        chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
+    if query.refused is not None:
+        chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
+    if query.since is not None:
+        chosen = chosen.where(AuditEntry.at >= query.since)
+    if query.until is not None:
+        chosen = chosen.where(AuditEntry.at <= query.until)
+    return newest_first(schemas.AuditResponse, session.scalars(chosen), query, lambda entry: entry.id)
 
 
 @resource.operation("GET", "/logs", role=Role.ADMIN)

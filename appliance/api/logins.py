@@ -38,29 +38,26 @@ def _directory(session: Session) -> DirectoryResponse:
 
 
 @resource.operation("GET", "/settings/directory", role=Role.ADMIN)
-def read_directory(call: Call) -> DirectoryResponse:
+def read_directory(call: Call, session: Session) -> DirectoryResponse:
     """The directory for logins."""
-    with call.context.store.reading() as session:
-        return _directory(session)
+    return _directory(session)
 
 
 @resource.operation("PUT", "/settings/directory", role=Role.ADMIN, audit="directory.set", matches=True)
-def set_directory(call: Call, body: DirectoryUpdate) -> DirectoryResponse:
+def set_directory(call: Call, session: Session, body: DirectoryUpdate) -> DirectoryResponse:
     """Sets the directory for logins. Ends the sessions and tokens of its users."""
-    with call.changing() as session:
-        call.match(_directory(session))
-        settings = _changed(call, session, DIRECTORY, body.model_dump())
-        directory.check(settings)
-        logins.write(session, call.context.seal, DIRECTORY, settings)
-        return _directory(session)
+    call.match(_directory(session))
+    settings = _changed(call, session, DIRECTORY, body.model_dump())
+    directory.check(settings)
+    logins.write(session, call.context.seal, DIRECTORY, settings)
+    return _directory(session)
 
 
 @resource.operation("DELETE", "/settings/directory", role=Role.ADMIN, audit="directory.unset", matches=True)
-def unset_directory(call: Call) -> EmptyResponse:
+def unset_directory(call: Call, session: Session) -> EmptyResponse:
     """Ends logins at the directory. Deletes its users, with sessions and tokens."""
-    with call.changing() as session:
-        call.match(_directory(session))
-        logins.remove(session, DIRECTORY)
+    call.match(_directory(session))
+    logins.remove(session, DIRECTORY)
     return EmptyResponse()
 
 
@@ -90,29 +87,26 @@ def _oidc(session: Session) -> OidcResponse:
 
 
 @resource.operation("GET", "/settings/oidc", role=Role.ADMIN)
-def read_oidc(call: Call) -> OidcResponse:
+def read_oidc(call: Call, session: Session) -> OidcResponse:
     """The OIDC provider for logins."""
-    with call.context.store.reading() as session:
-        return _oidc(session)
+    return _oidc(session)
 
 
 @resource.operation("PUT", "/settings/oidc", role=Role.ADMIN, audit="oidc.set", matches=True)
-def set_oidc(call: Call, body: OidcUpdate) -> OidcResponse:
+def set_oidc(call: Call, session: Session, body: OidcUpdate) -> OidcResponse:
     """Sets the OIDC provider for logins. Ends the sessions of its users."""
-    with call.changing() as session:
-        call.match(_oidc(session))
-        settings = _changed(call, session, OIDC, body.model_dump())
-        oidc.check(settings)
-        logins.write(session, call.context.seal, OIDC, settings)
-        return _oidc(session)
+    call.match(_oidc(session))
+    settings = _changed(call, session, OIDC, body.model_dump())
+    oidc.check(settings)
+    logins.write(session, call.context.seal, OIDC, settings)
+    return _oidc(session)
 
 
 @resource.operation("DELETE", "/settings/oidc", role=Role.ADMIN, audit="oidc.unset", matches=True)
-def unset_oidc(call: Call) -> EmptyResponse:
+def unset_oidc(call: Call, session: Session) -> EmptyResponse:
     """Ends logins at the OIDC provider. Deletes its users, with sessions."""
-    with call.changing() as session:
-        call.match(_oidc(session))
-        logins.remove(session, OIDC)
+    call.match(_oidc(session))
+    logins.remove(session, OIDC)
     return EmptyResponse()
 
 

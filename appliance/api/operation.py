@@ -141,7 +141,9 @@ class Call:
 
 
 View = TypeVar("View", bound=Callable[..., BaseModel | Response])
-"""Function of an operation: takes the call, then path, body and query by name."""
+"""Function of an operation: takes the call, then path, body and query by name. With a parameter `session` it gets the
+transaction: one that only reads for GET, otherwise `Call.changing`.
+"""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ class Declaration:
     """If-Match is heeded: it changes something that has a version."""
     local: bool = False
     """The HTTP process responds by itself."""
+    session: bool = False
+    """The view takes the transaction."""
 
     @property
     def returns_secret(self) -> bool:
@@ -209,9 +213,7 @@ class Resource:
         matches: bool = False,
         local: bool = False,
     ) -> Callable[[View], View]:
-        """Declares an operation. The view takes the call, then path, body and query by name; its types are those of the
-        operation.
-        """
+        """Declares an operation. The types of the view are those of the operation."""
         assert (audit is not None) == (method != "GET"), "all that changes something is audited"
 
         def declare(view: View) -> View:
@@ -219,7 +221,7 @@ class Resource:
             returned = EmptyResponse if types["return"] is Response else types["return"]
             declared = Declaration(
                 name, view, method, f"/api/v1{path}", role, audit, returned, status, types.get("body"), types.get("query"), media,
-                conflicts or method != "GET", matches, local,
+                conflicts or method != "GET", matches, local, "session" in types,
             )  # fmt: skip
             DECLARATIONS[name] = declared
             self.declarations.append(declared)

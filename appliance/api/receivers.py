@@ -34,6 +34,10 @@ def _shown(session: Session, seal: Seal, receiver: Receiver) -> schemas.Receiver
     )
 
 
+def _with_secret(session: Session, seal: Seal, receiver: Receiver, secret: str | None) -> schemas.ReceiverSecretResponse:
+    return schemas.ReceiverSecretResponse.model_validate({**dict(_shown(session, seal, receiver)), "secret": secret})
+
+
 def _check(call: Call, url: str, certificate: str | None = None) -> None:
     receivers.check_url(url, bool(call.context.configuration.alerts.trusted_networks))
     if certificate is not None:
@@ -44,12 +48,11 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 
 
 @resource.operation("GET", "/receivers", role=Role.ADMIN)
-def list_receivers(call: Call, query: ListQuery) -> Page[schemas.ReceiverResponse]:
+def list_receivers(call: Call, session: Session, query: ListQuery) -> Page[schemas.ReceiverResponse]:
     """All of them, with how their last delivery ended."""
-    with call.context.store.reading() as session:
-        rows, seal = session.scalars(select(Receiver).order_by(Receiver.name)).all(), call.context.seal
-        shown = [_shown(session, seal, receiver) for receiver in rows]
-        return page(schemas.ReceiverResponse, shown, query, lambda receiver: receiver.name)
+    rows, seal = session.scalars(select(Receiver).order_by(Receiver.name)).all(), call.context.seal
+    shown = [_shown(session, seal, receiver) for receiver in rows]
+    return page(schemas.ReceiverResponse, shown, query, lambda receiver: receiver.name)
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
@@ -58,18 +61,13 @@ def create_receiver(call: Call, body: receivers.ReceiverCreate) -> schemas.Recei
     _check(call, body.url, body.certificate)
     with call.changing() as session:
         receiver, secret = receivers.add(session, call.context.seal, body)
-        response = schemas.ReceiverSecretResponse.model_validate(
-            {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
-        )
-    call.subject = response.id
-    return response
+        return _with_secret(session, call.context.seal, receiver, secret)
 
 
 @resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN)
-def read_receiver(call: Call, receiver_id: str) -> schemas.ReceiverResponse:
+def read_receiver(call: Call, session: Session, receiver_id: str) -> schemas.ReceiverResponse:
     """A receiver."""
-    with call.context.store.reading() as session:
-        return _shown(session, call.context.seal, receivers.find(session, receiver_id))
+    return _shown(session, call.context.seal, receivers.find(session, receiver_id))
 
 
 @resource.operation("PATCH", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.change", matches=True)
@@ -87,28 +85,24 @@ def change_receiver(call: Call, receiver_id: str, body: receivers.ReceiverUpdate
 
 
 @resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", matches=True)
-def delete_receiver(call: Call, receiver_id: str) -> EmptyResponse:
+def delete_receiver(call: Call, session: Session, receiver_id: str) -> EmptyResponse:
     """With what waits for it."""
-    with call.changing() as session:
-        receiver = receivers.find(session, receiver_id)
-        call.match(_shown(session, call.context.seal, receiver))
-        session.delete(receiver)
-        update_alerts(session, receivers.area(receiver_id), [])
+    receiver = receivers.find(session, receiver_id)
+    call.match(_shown(session, call.context.seal, receiver))
+    session.delete(receiver)
+    update_alerts(session, receivers.area(receiver_id), [])
     return EmptyResponse()
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/secret", role=Role.ADMIN, audit="receiver.secret", status=201, matches=True)
-def renew_secret(call: Call, receiver_id: str) -> schemas.ReceiverSecretResponse:
+def renew_secret(call: Call, session: Session, receiver_id: str) -> schemas.ReceiverSecretResponse:
     """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
-    with call.changing() as session:
-        receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
-        if receivers.kind_of(receivers.url_of(call.context.seal, receiver)) != receivers.WEBHOOK:
-            raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
-        call.match(_shown(session, call.context.seal, receiver))
-        receiver.secret = call.context.seal.seal(secret)
-        return schemas.ReceiverSecretResponse.model_validate(
-            {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
-        )
+    receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
+    if receivers.kind_of(receivers.url_of(call.context.seal, receiver)) != receivers.WEBHOOK:
+        raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
+    call.match(_shown(session, call.context.seal, receiver))
+    receiver.secret = call.context.seal.seal(secret)
+    return _with_secret(session, call.context.seal, receiver, secret)
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test")
@@ -127,14 +121,13 @@ def test_receiver(call: Call, receiver_id: str) -> schemas.DeliveryResponse:
 
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
-def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> Page[schemas.DeliveryResponse]:
+def list_deliveries(call: Call, session: Session, receiver_id: str, query: ListQuery) -> Page[schemas.DeliveryResponse]:
     """Sent and pending deliveries, newest first. The newest 200 completed deliveries are stored."""
-    with call.context.store.reading() as session:
-        receivers.find(session, receiver_id)
-        chosen = (
-            select(Delivery)
-            .where(Delivery.receiver_id == receiver_id, Delivery.id < before_number(query))
-            .order_by(Delivery.id.desc())
-            .limit(query.limit + 1)
-        )
-        return newest_first(schemas.DeliveryResponse, session.scalars(chosen), query, lambda delivery: delivery.id)
+    receivers.find(session, receiver_id)
+    chosen = (
+        select(Delivery)
+        .where(Delivery.receiver_id == receiver_id, Delivery.id < before_number(query))
+        .order_by(Delivery.id.desc())
+        .limit(query.limit + 1)
+    )
+    return newest_first(schemas.DeliveryResponse, session.scalars(chosen), query, lambda delivery: delivery.id)

@@ -4,6 +4,7 @@
 import time
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
@@ -20,11 +21,10 @@ resource = Resource("schedules")
 
 
 @resource.operation("GET", "/schedules", role=Role.VIEWER)
-def list_schedules(call: Call, query: ListQuery) -> Page[ScheduleResponse]:
+def list_schedules(call: Call, session: Session, query: ListQuery) -> Page[ScheduleResponse]:
     """All of them."""
-    with call.context.store.reading() as session:
-        rows = session.scalars(select(Schedule).order_by(Schedule.name)).all()
-        return page(ScheduleResponse, rows, query, lambda schedule: schedule.name)
+    rows = session.scalars(select(Schedule).order_by(Schedule.name)).all()
+    return page(ScheduleResponse, rows, query, lambda schedule: schedule.name)
 
 
 @resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)
@@ -32,17 +32,14 @@ def create_schedule(call: Call, body: schedules.ScheduleCreate) -> ScheduleRespo
     """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
     call.worker.check_scheduled(body.datastores, body.pool)
     with call.changing() as session:
-        response = ScheduleResponse.model_validate(schedules.add(session, body))
-    call.subject = response.id
-    call.changed()
-    return response
+        call.changed()
+        return ScheduleResponse.model_validate(schedules.add(session, body))
 
 
 @resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER)
-def read_schedule(call: Call, schedule_id: str) -> ScheduleResponse:
+def read_schedule(call: Call, session: Session, schedule_id: str) -> ScheduleResponse:
     """A schedule."""
-    with call.context.store.reading() as session:
-        return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
+    return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
 
 @resource.operation("PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", matches=True)
@@ -84,9 +81,8 @@ def run_schedule(call: Call, schedule_id: str) -> JobResponse:
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)
-def delete_schedule(call: Call, schedule_id: str) -> EmptyResponse:
+def delete_schedule(call: Call, session: Session, schedule_id: str) -> EmptyResponse:
     """Its snapshots stay."""
-    with call.changing() as session:
-        call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
-        schedules.delete(session, schedule_id)
+    call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
+    schedules.delete(session, schedule_id)
     return EmptyResponse()

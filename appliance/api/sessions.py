@@ -45,10 +45,9 @@ _OIDC_S = 600
 
 
 @resource.operation("GET", "/setup", role=None)
-def read_setup(call: Call) -> SetupStateResponse:
+def read_setup(call: Call, session: Session) -> SetupStateResponse:
     """Whether the first admin is still to be made."""
-    with call.context.store.reading() as session:
-        return SetupStateResponse(needed=access.setup_needed(session))
+    return SetupStateResponse(needed=access.setup_needed(session))
 
 
 @resource.operation("POST", "/setup", role=None, audit="setup", status=201)
@@ -66,7 +65,6 @@ def set_up(call: Call, body: SetupCreate) -> SetupResponse:
         key = sealed_copy.new_recovery_key(session, call.context.seal)
         response = SetupResponse.model_validate({**vars(user_response(user)), "recovery_key": key})
     call.context.configuration.setup_code.unlink(missing_ok=True)
-    call.subject = user.id
     call.changed()
     return response
 
@@ -133,10 +131,9 @@ def _begun(call: Call, user: User, cookie: str) -> SessionResponse:
 
 
 @resource.operation("GET", "/session/logins", role=None)
-def read_logins(call: Call) -> LoginsResponse:
+def read_logins(call: Call, session: Session) -> LoginsResponse:
     """The appliance's name, and the logins that the login page offers in addition to name and password."""
-    with call.context.store.reading() as session:
-        return LoginsResponse(appliance=socket.gethostname(), oidc=logins.read(session, OIDC).get("name"))
+    return LoginsResponse(appliance=socket.gethostname(), oidc=logins.read(session, OIDC).get("name"))
 
 
 @resource.operation("GET", "/session/oidc", role=None, conflicts=True)

@@ -2,6 +2,7 @@
 """Users and API tokens."""
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
@@ -23,11 +24,10 @@ resource = Resource("users")
 
 
 @resource.operation("GET", "/users", role=Role.ADMIN)
-def list_users(call: Call, query: ListQuery) -> Page[UserResponse]:
+def list_users(call: Call, session: Session, query: ListQuery) -> Page[UserResponse]:
     """All users."""
-    with call.context.store.reading() as session:
-        users = session.scalars(select(User).order_by(User.name)).all()
-        return page(UserResponse, users, query, lambda user: user.name, user_response)
+    users = session.scalars(select(User).order_by(User.name)).all()
+    return page(UserResponse, users, query, lambda user: user.name, user_response)
 
 
 @resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", status=201)
@@ -35,16 +35,13 @@ def create_user(call: Call, body: UserCreate) -> UserResponse:
     """A new user."""
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
-        user = user_response(access.add_user(session, body.name, Role.of(body.role), password_hash))
-    call.subject = user.id
-    return user
+        return user_response(access.add_user(session, body.name, Role.of(body.role), password_hash))
 
 
 @resource.operation("GET", "/users/<user_id>", role=Role.ADMIN)
-def read_user(call: Call, user_id: str) -> UserResponse:
+def read_user(call: Call, session: Session, user_id: str) -> UserResponse:
     """One user."""
-    with call.context.store.reading() as session:
-        return user_response(access.user(session, user_id))
+    return user_response(access.user(session, user_id))
 
 
 @resource.operation("PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", matches=True)
@@ -64,20 +61,18 @@ def change_user(call: Call, user_id: str, body: UserUpdate) -> UserResponse:
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", matches=True)
-def delete_user(call: Call, user_id: str) -> EmptyResponse:
+def delete_user(call: Call, session: Session, user_id: str) -> EmptyResponse:
     """With sessions and tokens."""
-    with call.changing() as session:
-        call.match(user_response(access.user(session, user_id)))
-        access.delete_user(session, user_id)
+    call.match(user_response(access.user(session, user_id)))
+    access.delete_user(session, user_id)
     return EmptyResponse()
 
 
 @resource.operation("GET", "/tokens", role=Role.VIEWER)
-def list_tokens(call: Call, query: ListQuery) -> Page[TokenResponse]:
+def list_tokens(call: Call, session: Session, query: ListQuery) -> Page[TokenResponse]:
     """One's own API tokens."""
-    with call.context.store.reading() as session:
-        tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
-        return page(TokenResponse, tokens, query, lambda token: token.id)
+    tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
+    return page(TokenResponse, tokens, query, lambda token: token.id)
 
 
 @resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", status=201)
@@ -89,16 +84,12 @@ def create_token(call: Call, body: TokenCreate) -> TokenSecretResponse:
     with call.changing() as session:
         token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)
         session.flush()
-        response = TokenSecretResponse.model_validate(
-            {**{name: getattr(token, name) for name in TokenResponse.model_fields}, "secret": secret}
-        )
-    call.subject = token.id
-    return response
+        shown = {name: getattr(token, name) for name in TokenResponse.model_fields}
+        return TokenSecretResponse.model_validate({**shown, "secret": secret})
 
 
 @resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete")
-def delete_token(call: Call, token_id: str) -> EmptyResponse:
+def delete_token(call: Call, session: Session, token_id: str) -> EmptyResponse:
     """A token of one's own; an admin deletes those of others too."""
-    with call.changing() as session:
-        access.delete_token(session, call.who, token_id)
+    access.delete_token(session, call.who, token_id)
     return EmptyResponse()
