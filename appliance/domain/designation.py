@@ -14,9 +14,8 @@ The two vital product data pages, read from a host, have all of it whatever the 
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -39,49 +38,6 @@ Shown = Annotated[str, Field(max_length=16, pattern=r"^[ -~]*$")]
 Text = Annotated[str, Field(min_length=1, max_length=253)]
 Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A-Fa-f]+$")]
 PageText = Annotated[str, Field(min_length=8, max_length=16384)]
-
-
-class LioNamesCreate(Model):
-    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
-
-    system: Literal["lio"]
-    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
-    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
-    vendor: Shown = "LIO-ORG"
-    company_id: Digits = "001405"
-
-
-class ScstNamesCreate(Model):
-    """SCST: the device's attributes with these names."""
-
-    system: Literal["scst"]
-    usn: Text
-    t10_vend_id: Shown
-    vend_specific_id: Text
-    prod_id: Shown
-    t10_dev_id: Text | None = None
-    eui64_id: Digits | None = None
-    naa_id: Digits | None = None
-
-
-class PageNamesCreate(Model):
-    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
-
-    system: Literal["pages"]
-    page_80: PageText
-    page_83: PageText
-    vendor: Shown
-    product: Shown
-
-
-class GivenNamesCreate(Model):
-    """Names in the target's format."""
-
-    system: Literal["given"]
-    serial_number: Text
-    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
-    vendor: Shown = "ZVAAI"
-    product: Shown = "zvaai volume"
 
 
 @dataclass(frozen=True)
@@ -112,76 +68,6 @@ def _hexadecimal(field: str, value: str, *digits: int) -> str:
     return value
 
 
-def checked(designation: Designation) -> Designation:
-    """Raises InvalidError for names that no disk has (SPC-5 7.7.6, 7.7.18)."""
-    _text("vendor", designation.vendor, 8)
-    _text("product", designation.product, 16)
-    if not _SERIAL.fullmatch(designation.serial_number):
-        raise InvalidError("known_as.serial_number", "not a serial number", "1 to 252 characters of printable ASCII")
-    if not 1 <= len(designation.designators) <= 8:
-        raise InvalidError("known_as.designators", "a disk has some names", "1 to 8")
-    for name in designation.designators:
-        if not any(form.fullmatch(name) for form in _FORMS):
-            raise InvalidError(
-                "known_as.designators",
-                f"{name[:300]!r} is not a designator",
-                "naa. and 16 (NAA 2, 3, 5) or 32 (NAA 6) hexadecimal digits, eui. and 16, 24 or 32, "
-                "t10. and the vendor in 8 characters and the rest",
-            )
-    if len(set(designation.designators)) != len(designation.designators):
-        raise InvalidError("known_as.designators", "one is there twice", "each once")
-    return designation
-
-
-def of_lio(fields: Mapping[str, Any]) -> Designation:
-    """From what configfs has in .../wwn: `vpd_unit_serial`, `product_id` (the model), `vendor_id`, `company_id`."""
-    serial = str(fields["unit_serial"])
-    model, vendor = _text("model", str(fields["model"]), 16), _text("vendor", str(fields.get("vendor") or "LIO-ORG"), 8)
-    company = _hexadecimal("company_id", str(fields.get("company_id") or "001405"), 6)
-    digits = "".join(re.findall(r"[0-9a-f]", serial.lower()))[:25]
-    if len(digits) < 8:  # the NAA names of two such units are likely to be the same
-        raise InvalidError(
-            "known_as.unit_serial", "LIO makes no name of so few hexadecimal digits", "vpd_unit_serial as LIO has it"
-        )
-    return Designation(
-        f"{serial}\0", (f"naa.6{company}{digits.ljust(25, '0')}", f"t10.{vendor.ljust(8)}{model}:{serial}\0"), vendor, model
-    )
-
-
-def of_scst(fields: Mapping[str, Any]) -> Designation:
-    """From the attributes of the device in /sys/kernel/scst_tgt/devices/NAME."""
-    vendor = _text("t10_vend_id", str(fields["t10_vend_id"]), 8)
-    names = [f"t10.{vendor.ljust(8)}{fields['vend_specific_id']}"]
-    eui, naa = fields.get("eui64_id"), fields.get("naa_id")
-    if eui:
-        names.append(f"eui.{_hexadecimal('eui64_id', str(eui), 16, 24, 32)}")
-    if naa:
-        names.append(f"naa.{_hexadecimal('naa_id', str(naa), 16, 32)}")
-    if not eui and not naa:
-        first = str(fields.get("t10_dev_id") or "").encode()[:8]
-        if len(first) < 8:
-            raise InvalidError(
-                "known_as.t10_dev_id", "SCST makes a name of its first eight characters", "t10_dev_id as SCST has it"
-            )
-        names.append(f"eui.{first.hex()}")
-    return Designation(str(fields["usn"]), tuple(names), vendor, _text("prod_id", str(fields["prod_id"]), 16))
-
-
-def of_pages(fields: Mapping[str, Any]) -> Designation:
-    """Parses pages 80h and 83h as a host read them, in hexadecimal. Ignores names of ports and target."""
-    serial, body = (_page(name, str(fields[name]), code) for name, code in (("page_80", 0x80), ("page_83", 0x83)))
-    names, at = [], 0
-    while at + 4 <= len(body):
-        head, designator = body[at : at + 4], body[at + 4 : at + 4 + body[at + 3]]
-        if len(designator) != head[3]:
-            raise InvalidError("known_as.page_83", "it ends in the middle of a designator", "the whole page")
-        at += 4 + head[3]
-        name = _of_descriptor(head[0] & 0xF, head[1], designator)
-        if name is not None:
-            names.append(name)
-    return Designation(serial.decode("latin-1"), tuple(names), str(fields["vendor"]), str(fields["product"]))
-
-
 def _page(field: str, text: str, code: int) -> bytes:
     allowed = f"page {code:x}h of the logical unit in hexadecimal digits, its four bytes of header too"
     try:
@@ -206,24 +92,118 @@ def _of_descriptor(code_set: int, flags: int, designator: bytes) -> str | None:
     return None
 
 
-def of_given(fields: Mapping[str, Any]) -> Designation:
-    names: Sequence[str] = fields["designators"]
-    return Designation(
-        str(fields["serial_number"]), tuple(str(name) for name in names), str(fields["vendor"]), str(fields["product"])
-    )
+class LioNamesCreate(Model):
+    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
+
+    system: Literal["lio"]
+    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
+    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
+    vendor: Shown = "LIO-ORG"
+    company_id: Digits = "001405"
+
+    def designation(self) -> Designation:
+        model, vendor = _text("model", self.model, 16), _text("vendor", self.vendor or "LIO-ORG", 8)
+        company = _hexadecimal("company_id", self.company_id, 6)
+        digits = "".join(re.findall(r"[0-9a-f]", self.unit_serial.lower()))[:25]
+        if len(digits) < 8:  # the NAA names of two such units are likely to be the same
+            reason = "LIO makes no name of so few hexadecimal digits"
+            raise InvalidError("known_as.unit_serial", reason, "vpd_unit_serial as LIO has it")
+        names = f"naa.6{company}{digits.ljust(25, '0')}", f"t10.{vendor.ljust(8)}{model}:{self.unit_serial}\0"
+        return Designation(f"{self.unit_serial}\0", names, vendor, model)
 
 
-_WAYS: Mapping[str, Callable[[Mapping[str, Any]], Designation]] = {
-    "lio": of_lio,
-    "scst": of_scst,
-    "pages": of_pages,
-    "given": of_given,
-}
+class ScstNamesCreate(Model):
+    """SCST: the device's attributes with these names."""
+
+    system: Literal["scst"]
+    usn: Text
+    t10_vend_id: Shown
+    vend_specific_id: Text
+    prod_id: Shown
+    t10_dev_id: Text | None = None
+    eui64_id: Digits | None = None
+    naa_id: Digits | None = None
+
+    def designation(self) -> Designation:
+        vendor = _text("t10_vend_id", self.t10_vend_id, 8)
+        names = [f"t10.{vendor.ljust(8)}{self.vend_specific_id}"]
+        if self.eui64_id:
+            names.append(f"eui.{_hexadecimal('eui64_id', self.eui64_id, 16, 24, 32)}")
+        if self.naa_id:
+            names.append(f"naa.{_hexadecimal('naa_id', self.naa_id, 16, 32)}")
+        if not self.eui64_id and not self.naa_id:
+            first = (self.t10_dev_id or "").encode()[:8]
+            if len(first) < 8:
+                reason = "SCST makes a name of its first eight characters"
+                raise InvalidError("known_as.t10_dev_id", reason, "t10_dev_id as SCST has it")
+            names.append(f"eui.{first.hex()}")
+        return Designation(self.usn, tuple(names), vendor, _text("prod_id", self.prod_id, 16))
 
 
-def known_as(fields: Mapping[str, Any]) -> Designation:
-    """Names that a volume must retain, from what is known about it (`system`). Raises InvalidError."""
-    return checked(_WAYS[fields["system"]](fields))
+class PageNamesCreate(Model):
+    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
+
+    system: Literal["pages"]
+    page_80: PageText
+    page_83: PageText
+    vendor: Shown
+    product: Shown
+
+    def designation(self) -> Designation:
+        """Ignores names of ports and target."""
+        serial, body = _page("page_80", self.page_80, 0x80), _page("page_83", self.page_83, 0x83)
+        names, at = [], 0
+        while at + 4 <= len(body):
+            head, designator = body[at : at + 4], body[at + 4 : at + 4 + body[at + 3]]
+            if len(designator) != head[3]:
+                raise InvalidError("known_as.page_83", "it ends in the middle of a designator", "the whole page")
+            at += 4 + head[3]
+            name = _of_descriptor(head[0] & 0xF, head[1], designator)
+            if name is not None:
+                names.append(name)
+        return Designation(serial.decode("latin-1"), tuple(names), self.vendor, self.product)
+
+
+class GivenNamesCreate(Model):
+    """Names in the target's format."""
+
+    system: Literal["given"]
+    serial_number: Text
+    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
+    vendor: Shown = "ZVAAI"
+    product: Shown = "zvaai volume"
+
+    def designation(self) -> Designation:
+        return Designation(self.serial_number, tuple(self.designators), self.vendor, self.product)
+
+
+Names = LioNamesCreate | ScstNamesCreate | PageNamesCreate | GivenNamesCreate
+
+
+def checked(designation: Designation) -> Designation:
+    """Raises InvalidError for names that no disk has (SPC-5 7.7.6, 7.7.18)."""
+    _text("vendor", designation.vendor, 8)
+    _text("product", designation.product, 16)
+    if not _SERIAL.fullmatch(designation.serial_number):
+        raise InvalidError("known_as.serial_number", "not a serial number", "1 to 252 characters of printable ASCII")
+    if not 1 <= len(designation.designators) <= 8:
+        raise InvalidError("known_as.designators", "a disk has some names", "1 to 8")
+    for name in designation.designators:
+        if not any(form.fullmatch(name) for form in _FORMS):
+            raise InvalidError(
+                "known_as.designators",
+                f"{name[:300]!r} is not a designator",
+                "naa. and 16 (NAA 2, 3, 5) or 32 (NAA 6) hexadecimal digits, eui. and 16, 24 or 32, "
+                "t10. and the vendor in 8 characters and the rest",
+            )
+    if len(set(designation.designators)) != len(designation.designators):
+        raise InvalidError("known_as.designators", "one is there twice", "each once")
+    return designation
+
+
+def known_as(names: Names) -> Designation:
+    """Names that a volume must retain, from what is known about it. Raises InvalidError."""
+    return checked(names.designation())
 
 
 def to_property(designation: Designation) -> str:

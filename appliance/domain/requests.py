@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from appliance.domain.designation import GivenNamesCreate, LioNamesCreate, PageNamesCreate, ScstNamesCreate
+from appliance.domain.designation import Names
 from appliance.domain.fields import BytesInput, DatastoreName, Identifier, Lun, Model, Percent, SnapshotName
 from appliance.zfs.model import Redundancy, Role, VdevSpec
 
@@ -152,9 +152,7 @@ class AdoptionCreate(ShownRequest):
     dataset: Annotated[str, Field(min_length=1, max_length=255)]
     name: DatastoreName
     identity: Literal["new", "keep"] = "new"
-    known_as: (
-        Annotated[LioNamesCreate | ScstNamesCreate | PageNamesCreate | GivenNamesCreate, Field(discriminator="system")] | None
-    ) = None
+    known_as: Annotated[Names, Field(discriminator="system")] | None = None
 
 
 # --- snapshots

@@ -105,7 +105,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
                 raise InvalidError("known_as", "the retained identity has names already", "identity new, or nothing here")
             if not isinstance(dataset, Volume):
                 raise InvalidError("known_as", "only a volume has the names of a disk", "nothing here")
-            names = designation.known_as(request.known_as.model_dump())
+            names = designation.known_as(request.known_as)
         if names is None:
             return None
         domain.check_designation(stores, names, dataset.name)
