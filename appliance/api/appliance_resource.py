@@ -85,10 +85,7 @@ def _target(call: Call) -> TargetStateResponse:
         return TargetStateResponse(
             running=False, version="", portals=[], luns_serving=0, luns_failed=0, sessions=0, problem=str(error)
         )
-    return TargetStateResponse(
-        running=True, version=status.version, portals=list(status.portals), luns_serving=status.luns_serving,
-        luns_failed=status.luns_failed, sessions=status.sessions, problem=None,
-    )  # fmt: skip
+    return TargetStateResponse.model_validate({**vars(status), "running": True, "problem": None})
 
 
 @resource.operation("GET", "/certificate", role=Role.VIEWER)

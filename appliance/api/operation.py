@@ -141,8 +141,8 @@ class Call:
 
 
 View = TypeVar("View", bound=Callable[..., BaseModel | Response])
-"""Function of an operation: takes the call, then path, body and query by name. With a parameter `session` it gets the
-transaction: one that only reads for GET, otherwise `Call.changing`.
+"""Function of an operation: takes the call, then path, body and query by name. With a parameter `session` it gets a
+transaction: a read-only transaction for GET, otherwise `Call.changing`.
 """
 
 
