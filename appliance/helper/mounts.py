@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from appliance.helper.pool_locks import pools_of
 from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, UnexpectedFailure, ZfsError
@@ -277,15 +278,11 @@ class Mounts:
             _log.warning("the target gets no rights in pool %s: %s", pool, problem)
 
     def _not_the_system(self, arguments: Mapping[str, Any]) -> None:
-        system = self._system()
-        for name in ("name", "new_name", "pool", "snapshot", "snapshots", "dataset"):
-            value = arguments.get(name) or ()
-            for dataset in (value,) if isinstance(value, str) else value:
-                if names.pool_of(dataset) in system:
-                    raise Refused(
-                        f"pool {names.pool_of(dataset)} carries the running system ({', '.join(SYSTEM[:4])}, swap, or the"
-                        " appliance's state), so the appliance does not change it"
-                    )
+        for pool in pools_of(arguments) & frozenset(self._system()):
+            raise Refused(
+                f"pool {pool} carries the running system ({', '.join(SYSTEM[:4])}, swap, or the appliance's state), so the"
+                " appliance does not change it"
+            )
 
     def _made(self, engine: ZfsEngine, name: str, properties: Mapping[str, str] | None) -> dict[str, str]:
         made = {**(properties or {}), **SAFE}
