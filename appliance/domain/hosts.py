@@ -123,15 +123,12 @@ def check_addresses(addresses: Sequence[str]) -> list[str]:
         raise InvalidError("addresses", str(error), "IPv4 or IPv6 addresses") from error
 
 
-def check_chap(name: str | None, secret: str | None) -> None:
+def check_chap(name: str, secret: str) -> None:
     """RFC 7143, 9.2.1: 96 bits at least. The target refuses the others too; here the error can name the field."""
-    if (name is None) != (secret is None):
-        raise InvalidError("chap", "name and secret go together")
-    if name is not None and secret is not None:
-        if not 12 <= len(secret.encode()) <= 255 or len(set(secret)) < 5:
-            raise InvalidError("chap.secret", "it is too weak", "12 to 255 bytes, at least 5 different")
-        if secret == name:
-            raise InvalidError("chap.secret", "it is the name", "something else")
+    if not 12 <= len(secret.encode()) <= 255 or len(set(secret)) < 5:
+        raise InvalidError("chap.secret", "it is too weak", "12 to 255 bytes, at least 5 different")
+    if secret == name:
+        raise InvalidError("chap.secret", "it is the name", "something else")
 
 
 class ChapCreate(Model):
