@@ -293,17 +293,11 @@ def check_designation(stores: Sequence[Datastore], names: Designation, dataset: 
             raise ConflictError(f"{store.name} has these names; two LUNs with one corrupt VMFS", shared)
 
 
-def check_size(size: int, block_size: int) -> None:
+def check_size(size: int, block_size: int = GRANULARITY) -> None:
     if not SMALLEST <= size <= LARGEST or size % max(GRANULARITY, block_size):
         raise InvalidError(
             "size", "not a size of a datastore", f"{SMALLEST} (1 GiB) to {LARGEST} (64 TiB), a multiple of {GRANULARITY} (1 MiB)"
         )
-
-
-def check_quota(size: int) -> None:
-    if not SMALLEST <= size <= LARGEST or size % GRANULARITY:
-        allowed = f"{SMALLEST} (1 GiB) to {LARGEST} (64 TiB), a multiple of {GRANULARITY} (1 MiB)"
-        raise InvalidError("size", "not a size of a datastore", allowed)
 
 
 def dataset_name(pool: str, name: str, uuid: str, *, encrypted: bool = False) -> str:

@@ -274,7 +274,7 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind != domain.NFS:
             raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
-        domain.check_quota(request.size)
+        domain.check_size(request.size)
         if store.thick and request.size < store.size:
             thick.check_smaller(context, store.name, store.export, request.size)
         elif not store.thick and request.size < store.referenced:

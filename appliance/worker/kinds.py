@@ -187,7 +187,7 @@ class Nfs:
     shown = ShownExport
 
     def decide_new(self, request: DatastoreCreate, pool: Pool) -> FilesystemLayout:
-        domain.check_quota(request.size)
+        domain.check_size(request.size)
         reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)
         return FilesystemLayout(

@@ -2,7 +2,6 @@
 """Jobs on snapshots: create, destroy, roll back, clone."""
 
 import contextlib
-import re
 import time
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from appliance.domain import datastores as domain
 from appliance.domain import identity, requests, retention
-from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from appliance.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from appliance.domain.jobs import Plan, Result
 from appliance.worker import steps, thick
 from appliance.worker.context import Context
@@ -22,7 +21,6 @@ from appliance.zfs import errors as zfs
 from appliance.zfs.model import Snapshot
 
 _AT_ONCE = 500
-TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 
 
 class SnapshotResult(Result, frozen=True, kw_only=True):
@@ -47,10 +45,6 @@ class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
 
     def plan(self, context: Context, request: requests.SnapshotCreate) -> SnapshotsPlan:
         stores = context.datastores(60)
-        if not re.fullmatch(TAG, request.name):
-            raise InvalidError(
-                "name", "not a name of a snapshot", "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit"
-            )
         chosen = [domain.find(stores, identifier, "active") for identifier in dict.fromkeys(request.datastores)]
         if len({store.pool for store in chosen}) > 1:
             raise ConflictError("one step is of one pool", sorted({store.pool for store in chosen}))
