@@ -139,14 +139,12 @@ class Watch:
         """All disks with their latest SMART data. Raises DomainError."""
         with as_domain_errors():
             listed = self._context.engine.disks()
-        rows = []
-        for disk in listed:
-            known = self._healths.get(disk.path)
-            if known is not None and known[0].serial == disk.serial:
-                rows.append(DiskReport(disk, known[1], known[2]))
-            else:
-                rows.append(DiskReport(disk, None, 0))
-        return rows
+        return [DiskReport(disk, *(self._last(disk) or (None, 0))) for disk in listed]
+
+    def _last(self, disk: Disk) -> tuple[DiskHealth, float] | None:
+        """The latest SMART data, and its time; not of an earlier disk at the same path."""
+        known = self._healths.get(disk.path)
+        return known[1:] if known is not None and known[0].serial == disk.serial else None
 
     def _disks_by_the_clock(self) -> None:
         while not self._stopping.is_set():
@@ -168,8 +166,7 @@ class Watch:
         for disk in listed:
             if self._stopping.is_set():
                 return
-            known = self._healths.get(disk.path)
-            before = known if known is not None and known[0].serial == disk.serial else None
+            before = self._last(disk)
             try:
                 health = self._context.engine.disk_health(disk.path)
             except zfs.NoSuchDevice:
@@ -178,9 +175,9 @@ class Watch:
                 _log.warning("disk %s: %s", disk.path, error)
                 health = DiskHealth(available=False, unanswered=True, reason=str(error))
             if health.unanswered or health.asleep:
-                unknown.append((disk, health, before is not None and before[1].available))
-                if before is not None and before[1].available:
-                    healths[disk.path] = (disk, before[1], before[2])
+                unknown.append((disk, health, before is not None and before[0].available))
+                if before is not None and before[0].available:
+                    healths[disk.path] = (disk, *before)
                     continue
             healths[disk.path] = (disk, health, self.now())
         self._healths = healths
