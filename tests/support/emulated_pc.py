@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import shutil
@@ -100,8 +101,10 @@ class EmulatedPc:
         return match
 
     def wait_until_off(self, seconds: float = 300) -> None:
-        """Raises subprocess.TimeoutExpired."""
-        self._process.wait(seconds)
+        """Reads on until the line ends: a machine stops where nobody takes its output. Raises TimeoutError."""
+        with contextlib.suppress(EOFError):
+            self.wait_for_text("(?!)", seconds)
+        self._process.wait(30)
 
     def type(self, text: str) -> None:
         self._line.sendall(text.encode())
