@@ -222,6 +222,7 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
   assert.deepEqual((await store("vmfs1")).host_groups, []);
   await page.reload(); // without earlier notices
   await act("Actions", "Change hosts", null, () => cluster.check(), "Change datastore: done");
+  await page.reload();
   const threshold = () => dialog.getByRole("textbox", { name: "Warn hosts at" }).fill("75");
   await act("Actions", "Change settings", "Settings", threshold, "Change datastore: done");
   assert.equal((await store("vmfs1")).soft_threshold, 75);
