@@ -25,6 +25,7 @@ _STATE = (LISTS, LISTS / "partial", Path("/var/lib/dpkg/status"))
 """Each change of apt's lists or of the installed packages changes one of these."""
 _REBOOT = Path("/run/reboot-required")
 LONGEST_NOTES = 1 << 16
+_LONGEST_CHANGELOG = 1 << 22
 _reading = threading.Lock()
 
 
@@ -77,7 +78,7 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
         refreshed_at=_STATE[1].stat().st_mtime if any(LISTS.glob("*_Packages*")) else None,
         obstacles=list(obstacles(plan, unhealthy, loaded, installed)),
         reboot=list(reasons_to_reboot(loaded, installed, os.uname().release, kernels, _flagged())),
-        notes=_notes(*plan.new["zvaai"]) if "zvaai" in plan.new else "",
+        notes=_notes(plan.new["zvaai"][0]) if "zvaai" in plan.new else "",
     )  # fmt: skip
 
 
@@ -166,7 +167,10 @@ def _flagged() -> list[str]:
     return sorted(set(packages.read_text().split())) if packages.exists() else ["unknown"]
 
 
-def _notes(installed: str, _version: str) -> str:
+def _notes(installed: str) -> str:
     """Of the newest list that apt has, if the repository publishes notes (packaging/build-repository)."""
     files = sorted(LISTS.glob("*_zvaai-notes"), key=lambda file: file.stat().st_mtime)
-    return newer_notes(files[-1].read_text(errors="replace"), installed)[:LONGEST_NOTES] if files else ""
+    if not files:
+        return ""
+    with files[-1].open(errors="replace") as file:
+        return newer_notes(file.read(_LONGEST_CHANGELOG), installed)[:LONGEST_NOTES]

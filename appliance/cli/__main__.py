@@ -81,7 +81,6 @@ def main() -> int:
     except OSError as error:
         print(f"zvaai: {error}", file=sys.stderr)
         return USAGE
-    return 0
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def logs(
 
 
 def _seconds(moment: str | None) -> float | None:
-    """BeginOption 1970; a number with s, m, h or d is so long ago. Raises CommandError."""
+    """In seconds since 1970. A number with s, m, h or d is a time ago. Raises CommandError."""
     if moment is None:
         return None
     if ago := re.fullmatch(r"([0-9]{1,6})([smhd])", moment):

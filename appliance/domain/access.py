@@ -303,6 +303,14 @@ def begin_session(session: Session, user_id: str, address: str) -> str:
     return cookie
 
 
+def logged_in(session: Session) -> list[str]:
+    """Names of the users with a session that has not ended."""
+    now = time.time()
+    live = (LoginSession.used_at >= now - SESSION_IDLE_S) & (LoginSession.created_at >= now - SESSION_LONGEST_S)
+    names = select(User.name).join(LoginSession, LoginSession.user_id == User.id).where(live, ~User.disabled)
+    return sorted(set(session.scalars(names)))
+
+
 def csrf_token(cookie: str) -> str:
     """The CSRF token that a page sends in addition to the cookie. Neither the page nor another site can read the cookie."""
     return digest(f"csrf {cookie}")

@@ -196,9 +196,6 @@ class Server:
 
     @contextlib.contextmanager
     def _audited(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Iterator[None]:
-        if not operation.changes:
-            yield
-            return
         with self._lock:
             self._changes += 1
             number = self._changes

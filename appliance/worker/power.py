@@ -2,14 +2,13 @@
 """Who uses this server now, before it is rebooted or shut down."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from appliance.database.models import Host, HostInitiator, LoginSession, User
-from appliance.domain.access import SESSION_IDLE_S, SESSION_LONGEST_S
+from appliance.database.models import Host, HostInitiator
+from appliance.domain.access import logged_in
 from appliance.domain.errors import DomainError
 from appliance.worker.context import Context
 
@@ -25,15 +24,13 @@ class Users:
 
 
 def users(context: Context) -> Users:
-    present, now = Users(), time.time()
+    present = Users()
     with context.store.reading() as session:
         hosts = session.scalars(select(Host))
         by_address = {address: f"{host.name} ({address})" for host in hosts for address in host.addresses}
         named = select(HostInitiator.iqn, Host.name).join(Host, Host.id == HostInitiator.host_id)
         by_iqn = dict(session.execute(named).tuples().all())
-        live = (LoginSession.used_at >= now - SESSION_IDLE_S) & (LoginSession.created_at >= now - SESSION_LONGEST_S)
-        logged_in = select(User.name).join(LoginSession, LoginSession.user_id == User.id).where(live, ~User.disabled)
-        present.console_users = sorted(set(session.scalars(logged_in)))
+        present.console_users = logged_in(session)
     with _or_unknown(present, "iSCSI target"):
         present.iscsi_hosts = sorted({by_iqn.get(each.initiator, each.initiator) for each in context.sessions()})
     with _or_unknown(present, "NFS server"):

@@ -23,7 +23,7 @@ def mountpoint(pool: Pool) -> str:
 
 
 def ensure(engine: ZfsEngine, pool: Pool, filesystem: Filesystem | None, *, first: bool) -> None:
-    """Creates and mounts the dataset. `found`: from the last scan. `first`: the helper gives the folder to the target's user.
+    """Creates and mounts the dataset. `filesystem`: of the last scan. `first`: the helper gives the folder to the target's user.
 
     Raises ZfsError.
     """

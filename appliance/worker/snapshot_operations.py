@@ -94,7 +94,7 @@ def _tags(context: Context, snapshot: Snapshot) -> list[str]:
 
 
 def held(context: Context, snapshots: Sequence[Snapshot], *, single: bool = False) -> ConflictError:
-    """Why these can't be destroyed, and what to do. `of_one`: the request names the snapshot, so only its holds are listed."""
+    """Why these can't be destroyed, and what to do. `single`: the request names the snapshot, so only its holds are listed."""
     until = [at for snapshot in snapshots if (at := retention.protected_until(snapshot)) is not None]
     blocking = [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in snapshots]
     if single:

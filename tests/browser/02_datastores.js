@@ -298,7 +298,7 @@ test("a missing datastore can be forgotten, and a volume without a datastore ado
   await survive(page, "datastores Adopt", dialog.getByRole("button", { name: "Adopt" }));
   await dialog.getByRole("button", { name: "Adopt" }).click();
   // Only the list of volumes was not the service's.
-  await dialog.getByText(/tank\/replica/).last().waitFor();
+  await dialog.getByText(/there is no dataset 'tank\/replica'/).waitFor();
   await dialog.locator("#adopt-dataset[aria-invalid=true]").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await page.unroute("**/api/v1/volumes?*");

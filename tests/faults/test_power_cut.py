@@ -80,7 +80,7 @@ def test_every_kind_of_write_command_survives_a_power_cut(state: Path, seed: int
     assert_nothing_lost(state)
 
 
-@pytest.mark.long("9 s a cut: test_every_kind_of_write_command_survives_a_power_cut cuts the power in each run")
+@pytest.mark.long("12 s a cut and more: test_every_kind_of_write_command_survives_a_power_cut cuts the power in each run")
 def test_many_power_cuts(state: Path, seed: int, report_line: Callable[[str], None]) -> None:
     """Each guest checks what the cut before it left, then writes until the next one. ZVAAI_POWER_CUTS sets how many."""
     words = ["--disk", f"2G:{state / 'disk'}", "python3", COMMANDS]

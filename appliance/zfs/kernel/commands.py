@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that runs programs as root: zfs, zpool, lsblk, udevadm, smartctl.
+"""The only module that runs programs as root: zfs, zpool, lsblk, udevadm, smartctl, systemctl.
 
 Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. `messages`
 converts error messages to ZfsErrors.
@@ -20,7 +20,7 @@ from appliance.zfs import leftover
 from appliance.zfs.errors import EngineUnavailable, Timeout, UnexpectedFailure
 
 ZFS, ZPOOL, LSBLK, UDEVADM = "/usr/sbin/zfs", "/usr/sbin/zpool", "/usr/bin/lsblk", "/usr/bin/udevadm"
-SMARTCTL = "/usr/sbin/smartctl"
+SMARTCTL, SYSTEMCTL = "/usr/sbin/smartctl", "/usr/bin/systemctl"
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "ZFS_COLOR": ""}
 MAX_OUTPUT_BYTES = 256 << 20
 """Limit of a program's output: 10,000 datasets with all properties are about 60 MB."""

@@ -17,7 +17,6 @@ interface Props {
   readonly words: {
     readonly secretTitle: (name: string) => string;
     readonly secretLead: string;
-    readonly secretDone: string;
   };
   readonly onClose: () => void;
 }
@@ -32,7 +31,7 @@ export function SecretDialog({ made, words, onClose }: Props) {
         <CopyLines lines={[made.secret]} label={text.common.copy} />
       </ModalBody>
       <ModalFooter>
-        <Button onClick={onClose}>{words.secretDone}</Button>
+        <Button onClick={onClose}>{text.common.close}</Button>
       </ModalFooter>
     </Modal>
   );

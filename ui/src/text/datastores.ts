@@ -59,7 +59,7 @@ export const datastores = {
     lead: "It becomes a datastore with all its data. A copy of a datastore can take its place.",
     submit: "Adopt",
     dataset: "Volume or file system",
-    datasetHelp: "Those on imported pools that are not datastores yet.",
+    datasetHelp: "On imported pools: not a datastore yet, or the copy of one.",
     choose: "Choose",
     none: "All volumes and file systems of the imported pools are datastores.",
     volume: (dataset: string, size: string) => `${dataset}, volume of ${size}`,

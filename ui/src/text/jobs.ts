@@ -11,7 +11,7 @@ export const jobs = {
   abandon: {
     action: "Abandon",
     title: (name: string) => `Abandon "${name}"?`,
-    lead: "For a job that does not end because its pool hangs. Its step may still be done when the pool answers. If it changes a datastore, hosts cannot use that datastore until a later job succeeds.",
+    lead: "Use this if the job does not end because its pool hangs. Its step may still be done when the pool answers. If it changes a datastore, hosts cannot use that datastore until a later job succeeds.",
     done: "The job was abandoned",
   },
   step: "Step",

@@ -197,6 +197,5 @@ export const people = {
     removed: (name: string) => `Token ${name} was deleted`,
     secretTitle: (name: string) => `Token ${name}`,
     secretLead: "Copy the token now. It is never shown again. Send it in the header: Authorization: Bearer TOKEN",
-    secretDone: "Close",
   },
 };

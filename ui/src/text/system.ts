@@ -67,7 +67,6 @@ export const system = {
       submit: "Make new key",
       secretTitle: () => "New recovery key",
       secretLead: "Store the key where you find it without this server. It is never shown again.",
-      secretDone: "Close",
     },
   },
   support: {
@@ -131,7 +130,7 @@ export const system = {
     deliveries: {
       action: "Deliveries",
       title: (name: string) => `Deliveries to ${name}`,
-      empty: "No alert was sent to it yet.",
+      empty: "This receiver has got no alert yet.",
       columns: { created: "Alert", state: "State", attempts: "Attempts", problem: "Problem" },
     },
     create: "New receiver",
@@ -171,6 +170,5 @@ export const system = {
     removed: (name: string) => `${name} was deleted`,
     secretTitle: (name: string) => `Secret of ${name}`,
     secretLead: "Copy the secret now. It is never shown again. The receiver verifies the header webhook-signature with it.",
-    secretDone: "Close",
   },
 };

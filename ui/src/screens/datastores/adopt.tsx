@@ -6,12 +6,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate } from "react-router";
 import { api } from "../../api/client";
-import { filesystemsQuery, volumesQuery } from "../../api/queries";
+import { datastoresQuery, filesystemsQuery, volumesQuery } from "../../api/queries";
 import { formatBytes } from "../../format/bytes";
 import { ChoiceField, TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { text } from "../../text";
 import { Groups } from "./actions";
+import { adoptable } from "./adoptable";
 
 const words = text.datastores.adopt;
 
@@ -28,23 +29,22 @@ export function AdoptButton() {
   );
 }
 
-/** Datasets without a datastore, with their names in the choice. */
+/** Names in the choice, by dataset; undefined until all lists are known. */
 function useAdoptable(): readonly (readonly [dataset: string, name: string])[] | undefined {
+  const { data: stores } = useQuery(datastoresQuery);
   const { data: volumes } = useQuery(volumesQuery);
   const { data: filesystems } = useQuery(filesystemsQuery);
-  if (volumes === undefined || filesystems === undefined) return undefined;
+  if (stores === undefined || volumes === undefined || filesystems === undefined) return undefined;
   return [
-    ...volumes.map(({ dataset, datastore, size }) => ({ dataset, datastore, name: words.volume(dataset, formatBytes(size)) })),
-    ...filesystems.map(({ dataset, datastore, used }) => ({
-      dataset,
-      datastore,
-      name: words.filesystem(dataset, formatBytes(used)),
-    })),
-  ].flatMap(({ dataset, datastore, name }) => (datastore === null ? [[dataset, name] as const] : []));
+    ...adoptable(volumes, stores).map(({ dataset, size }) => [dataset, words.volume(dataset, formatBytes(size))] as const),
+    ...adoptable(filesystems, stores).map(
+      ({ dataset, used }) => [dataset, words.filesystem(dataset, formatBytes(used))] as const,
+    ),
+  ];
 }
 
 function Adopt(place: Place) {
-  const adoptable = useAdoptable();
+  const choices = useAdoptable();
   const [chosen, setChosen] = useState("");
   const [name, setName] = useState("");
   const [keep, setKeep] = useState(false);
@@ -65,9 +65,9 @@ function Adopt(place: Place) {
           <ChoiceField
             id="adopt-dataset"
             label={words.dataset}
-            help={adoptable?.length === 0 ? words.none : words.datasetHelp}
+            help={choices?.length === 0 ? words.none : words.datasetHelp}
             value={chosen}
-            options={[["", words.choose], ...(adoptable ?? [])]}
+            options={[["", words.choose], ...(choices ?? [])]}
             onChange={setChosen}
             problem={problem?.fields.get("dataset")}
             required

@@ -38,7 +38,7 @@ export function Deliveries({ hook, onClose }: { readonly hook: Receiver; readonl
         </QueryBoundary>
       </ModalBody>
       <ModalFooter>
-        <Button onClick={onClose}>{words.secretDone}</Button>
+        <Button onClick={onClose}>{text.common.close}</Button>
       </ModalFooter>
     </Modal>
   );

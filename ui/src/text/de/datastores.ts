@@ -56,7 +56,7 @@ export const datastores: Texts["datastores"] = {
     lead: "Es wird mit allen Daten ein Datastore. Die Kopie eines Datastores kann an dessen Stelle treten.",
     submit: "Übernehmen",
     dataset: "Volume oder Dateisystem",
-    datasetHelp: "Auf importierten Pools und noch kein Datastore.",
+    datasetHelp: "Auf importierten Pools: noch kein Datastore, oder die Kopie eines Datastores.",
     choose: "Auswählen",
     none: "Alle Volumes und Dateisysteme der importierten Pools sind Datastores.",
     volume: (dataset, size) => `${dataset}, Volume mit ${size}`,

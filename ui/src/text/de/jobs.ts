@@ -11,7 +11,7 @@ export const jobs: Texts["jobs"] = {
   abandon: {
     action: "Aufgeben",
     title: (name) => `„${name}“ aufgeben?`,
-    lead: "Für einen Job, der nicht endet, weil sein Pool hängt. Sein Schritt kann noch ausgeführt werden, wenn der Pool antwortet. Ändert er einen Datastore, so können Hosts diesen erst nach einem späteren, erfolgreichen Job nutzen.",
+    lead: "Nur wenn der Job nicht endet, weil sein Pool hängt. Sein Schritt kann noch ausgeführt werden, wenn der Pool antwortet. Ändert er einen Datastore, so können Hosts diesen erst nach einem späteren, erfolgreichen Job nutzen.",
     done: "Der Job wurde aufgegeben",
   },
   step: "Schritt",

@@ -199,6 +199,5 @@ export const people: Texts["people"] = {
     secretTitle: (name) => `Token ${name}`,
     secretLead:
       "Kopieren Sie das Token jetzt. Es wird nie wieder angezeigt. Senden Sie es in der Kopfzeile: Authorization: Bearer TOKEN",
-    secretDone: "Schließen",
   },
 };

@@ -65,7 +65,6 @@ export const system: Texts["system"] = {
       submit: "Schlüssel erzeugen",
       secretTitle: () => "Neuer Wiederherstellungsschlüssel",
       secretLead: "Bewahren Sie den Schlüssel außerhalb dieses Servers auf. Er wird nie wieder gezeigt.",
-      secretDone: "Schließen",
     },
   },
   support: {
@@ -167,6 +166,5 @@ export const system: Texts["system"] = {
     secretTitle: (name) => `Secret von ${name}`,
     secretLead:
       "Kopieren Sie das Secret jetzt. Es wird nie wieder angezeigt. Der Empfänger prüft damit die Kopfzeile webhook-signature.",
-    secretDone: "Schließen",
   },
 };
