@@ -81,7 +81,7 @@ def create_datastore(
     soft_threshold: Annotated[int | None, typer.Option(help="Percent of its size at which hosts get a warning.")] = None,
     lun: Number = None,
     record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; the default is 65536.")] = None,
-    sync: Annotated[str, typer.Option(help="standard or always; disabled loses writes in a power cut.")] = "standard",
+    sync: Annotated[str, typer.Option(help="standard or always: every write is stable, and slower.")] = "standard",
     compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off")] = "lz4",
     client: Clients = None,
     anyone: Anyone = False,

@@ -90,7 +90,7 @@ class DatastoreCreate(ShownRequest):
     record_size: Literal[8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] | None = None
     thick: bool = False
     compression: Literal["lz4", "zstd", "zstd-fast", "off"] = "lz4"
-    sync: Literal["standard", "always", "disabled"] = "standard"
+    sync: Literal["standard", "always"] = "standard"
     soft_threshold: Percent | None = None
     encrypted: bool = False
 

@@ -41,6 +41,8 @@ test("a first load transfers less than 500 kB, and no request of the API waits f
   await page.getByText("Throughput and latency").waitFor();
   const bytes = await weigh();
   assert.ok(bytes < LARGEST_BYTES, `${bytes} bytes`);
+  const protocols = await page.evaluate(() => performance.getEntriesByType("resource").map((entry) => entry.nextHopProtocol));
+  assert.deepEqual([...new Set(protocols)], ["h2"]);
 
   // A request belongs to the next wave if it starts after the end of another one and reads something else. The stream of events, which
   // no part of the page waits for, starts when the tab gets the browser lock.

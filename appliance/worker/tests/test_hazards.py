@@ -23,7 +23,8 @@ def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[A
 def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
     appliance.datastore("safe")
     assert alerts(appliance, hazards.SYNC) == []
-    store = appliance.datastore("fast", sync="disabled")
+    store = appliance.datastore("fast")
+    appliance.simulator.set_properties(appliance.get(f"/datastores/{store}")["dataset"], {"sync": "disabled"})
     (alert,) = alerts(appliance, hazards.SYNC)
     assert alert["subject"] == store and "fast" in alert["text"] and "zfs set sync=standard" in alert["remedy"]
     appliance.job("DELETE", f"/datastores/{store}")

@@ -40,11 +40,11 @@ describe("form values", () => {
   });
   it("has of each kind what that has, whatever was chosen for the other before", () => {
     const clients = "192.0.2.1, 2001:db8::/32";
-    const chosen = { ...NOTHING_YET, name: "a", size: "1 GiB", thick: true, threshold: "no", clients };
+    const chosen = { ...NOTHING_YET, name: "a", size: "1 GiB", thick: true, threshold: "no", clients, sync: "always" } as const;
     const nfs = requestOf({ ...chosen, kind: "nfs" });
     expect(nfs).toHaveProperty("record_size", 65536);
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
-    expect(nfs.thick).toBe(true);
+    expect(nfs).toMatchObject({ thick: true, sync: "always" });
     expect(nfs).not.toHaveProperty("block_size");
     expect(vmfsProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
     expect(vmfsProblem(chosen)).toBeDefined();

@@ -12,8 +12,9 @@ const LARGEST = 64n << 40n;
 const MIB = 1n << 20n;
 
 export const COMPRESSIONS = ["lz4", "zstd", "zstd-fast", "off"] as const;
-export const BLOCK_SIZES = [16384, 32768, 65536, 131072] as const;
-export const RECORD_SIZES = [16384, 32768, 65536, 131072, 262144, 524288, 1048576] as const;
+export const SYNCS = ["standard", "always"] as const;
+export const BLOCK_SIZES = [8192, 16384, 32768, 65536, 131072] as const;
+export const RECORD_SIZES = [8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] as const;
 const CLIENT = /^[0-9A-Fa-f:./]{2,64}$/;
 
 export interface FormValues {
@@ -24,6 +25,7 @@ export interface FormValues {
   readonly size: string;
   readonly thick: boolean;
   readonly compression: (typeof COMPRESSIONS)[number];
+  readonly sync: (typeof SYNCS)[number];
   readonly blockSize: (typeof BLOCK_SIZES)[number];
   readonly recordSize: (typeof RECORD_SIZES)[number];
   /** As typed; empty for none. */
@@ -43,6 +45,7 @@ export const NOTHING_YET: FormValues = {
   size: "",
   thick: false,
   compression: "lz4",
+  sync: "standard",
   blockSize: 65536,
   recordSize: 65536,
   threshold: "",
@@ -110,7 +113,7 @@ export function requestOf(values: FormValues): DatastoreCreate {
     pool: values.pool,
     size: String(sizeOf(values) ?? 0n),
     compression: values.compression,
-    sync: "standard",
+    sync: values.sync,
     thick: values.thick,
     encrypted: values.encrypted,
     host_groups: [...values.groups],

@@ -9,8 +9,6 @@ import {
   ExpandableSection,
   Form,
   FormGroup,
-  FormSelect,
-  FormSelectOption,
   Radio,
 } from "@patternfly/react-core";
 import { useState } from "react";
@@ -19,7 +17,7 @@ import type { Datastore, Group, Pool } from "../../api/types";
 import { formatBytes, formatShare } from "../../format/bytes";
 import { formatWhole } from "../../format/number";
 import { Facts } from "../../parts/facts";
-import { describedBy, Field, TextField } from "../../parts/field";
+import { ChoiceField, Field, TextField } from "../../parts/field";
 import { useFocus } from "../../parts/focus";
 import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
@@ -37,6 +35,7 @@ import {
   RECORD_SIZES,
   sizeOf,
   sizeProblem,
+  SYNCS,
   thresholdProblem,
   type FormValues,
 } from "./form-values";
@@ -90,18 +89,15 @@ export function PlaceStep({ values, change, pools, stores, fieldProblem }: StepP
         problem={problem ?? fieldProblem("name")}
         required
       />
-      <Field id="pool" label={words.place.pool} problem={pools.length === 0 ? words.place.noPool : fieldProblem("pool")} required>
-        <FormSelect
-          id="pool"
-          value={values.pool}
-          aria-describedby={describedBy("pool")}
-          onChange={(_event, pool) => change({ pool })}
-        >
-          {pools.map((pool) => (
-            <FormSelectOption key={pool.guid} value={pool.name} label={words.place.poolFree(pool.name, formatBytes(pool.free))} />
-          ))}
-        </FormSelect>
-      </Field>
+      <ChoiceField
+        id="pool"
+        label={words.place.pool}
+        value={values.pool}
+        options={pools.map(({ name, free }) => [name, words.place.poolFree(name, formatBytes(free))])}
+        onChange={(pool) => change({ pool })}
+        problem={pools.length === 0 ? words.place.noPool : fieldProblem("pool")}
+        required
+      />
     </Form>
   );
 }
@@ -157,47 +153,41 @@ function MoreSettings({ values, change, fieldProblem }: MoreProps) {
           onChange={(_event, encrypted) => change({ encrypted })}
         />
       </Field>
-      <Field id="compression" label={words.size.compression} help={words.size.compressionHelp}>
-        <FormSelect
-          id="compression"
-          value={values.compression}
-          aria-describedby={describedBy("compression")}
-          onChange={(_event, chosen) =>
-            change({ compression: COMPRESSIONS.find((compression) => compression === chosen) ?? "lz4" })
-          }
-        >
-          {COMPRESSIONS.map((compression) => (
-            <FormSelectOption key={compression} value={compression} label={compression} />
-          ))}
-        </FormSelect>
-      </Field>
+      <ChoiceField
+        id="compression"
+        label={words.size.compression}
+        help={words.size.compressionHelp}
+        value={values.compression}
+        options={COMPRESSIONS.map((compression) => [compression, compression])}
+        onChange={(chosen) => change({ compression: COMPRESSIONS.find((compression) => compression === chosen) ?? "lz4" })}
+      />
+      <ChoiceField
+        id="sync"
+        label={words.size.sync}
+        help={words.size.syncHelp}
+        value={values.sync}
+        options={SYNCS.map((sync) => [sync, words.size.syncs[sync]])}
+        onChange={(chosen) => change({ sync: SYNCS.find((sync) => sync === chosen) ?? "standard" })}
+      />
       {values.kind === "nfs" ? (
-        <Field id="record-size" label={words.size.recordSize} help={words.size.recordSizeHelp}>
-          <FormSelect
-            id="record-size"
-            value={values.recordSize}
-            aria-describedby={describedBy("record-size")}
-            onChange={(_event, chosen) => change({ recordSize: RECORD_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
-          >
-            {RECORD_SIZES.map((size) => (
-              <FormSelectOption key={size} value={size} label={formatBytes(size)} />
-            ))}
-          </FormSelect>
-        </Field>
+        <ChoiceField
+          id="record-size"
+          label={words.size.recordSize}
+          help={words.size.recordSizeHelp}
+          value={String(values.recordSize)}
+          options={RECORD_SIZES.map((size) => [String(size), formatBytes(size)])}
+          onChange={(chosen) => change({ recordSize: RECORD_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
+        />
       ) : (
         <>
-          <Field id="block-size" label={words.size.blockSize} help={words.size.blockSizeHelp}>
-            <FormSelect
-              id="block-size"
-              value={values.blockSize}
-              aria-describedby={describedBy("block-size")}
-              onChange={(_event, chosen) => change({ blockSize: BLOCK_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
-            >
-              {BLOCK_SIZES.map((size) => (
-                <FormSelectOption key={size} value={size} label={formatBytes(size)} />
-              ))}
-            </FormSelect>
-          </Field>
+          <ChoiceField
+            id="block-size"
+            label={words.size.blockSize}
+            help={words.size.blockSizeHelp}
+            value={String(values.blockSize)}
+            options={BLOCK_SIZES.map((size) => [String(size), formatBytes(size)])}
+            onChange={(chosen) => change({ blockSize: BLOCK_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
+          />
           <TextField
             id="threshold"
             label={words.size.threshold}
@@ -298,7 +288,7 @@ function VmfsSettings({ values, seen }: SettingsProps) {
           [review.volblocksize, formatBytes(values.blockSize)],
           [review.compression, values.compression],
           [review.encryption, values.encrypted ? review.encryptionOn : "off"],
-          [review.sync, "standard"],
+          [review.sync, values.sync],
           [review.refreservation, values.thick ? review.refreservationThick : review.refreservationThin],
         ]}
       />
@@ -331,7 +321,7 @@ function NfsSettings({ values, seen }: SettingsProps) {
           [review.recordsize, formatBytes(values.recordSize)],
           [review.compression, values.compression],
           [review.encryption, values.encrypted ? review.encryptionOn : "off"],
-          [review.sync, "standard"],
+          [review.sync, values.sync],
           [review.acltype, "posix"],
           [review.xattr, "sa"],
           [review.atime, "off"],
