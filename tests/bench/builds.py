@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import support.target
 from bench import peers
-from bench.offload_jobs import LOAD, OFFLOAD
+from bench.offload_jobs import LOAD, OFFLOAD, compile_clients
 from support.programs import run
 from support.target import PROGRAM, Target
 from support.zfs import Pool
@@ -140,9 +140,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--engines", nargs="+", default=["auto"], help="of this build")
     options = parser.parse_args(words)
-    for program in (OFFLOAD, LOAD):
-        source = Path(__file__).with_name(f"{program.name}.c")
-        run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-liscsi")
+    compile_clients()
     pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
     device = pool.create_volume("lun", SIZE_MIB, volblocksize=options.volblocksize)
     contenders = [

@@ -22,9 +22,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import peers
-from bench.offload_jobs import BOUND, COPY_COMMAND, HOST, LOAD, OFFLOAD, OURS, PEER, THIN_COMMAND, Bench, Job, run_jobs
+from bench.offload_jobs import BOUND, COPY_COMMAND, HOST, OURS, PEER, THIN_COMMAND, Bench, Job, compile_clients, run_jobs
 from bench.stores import GIB, MIB, Store, on_files, on_zvols
-from support.programs import IN_GUEST, run
+from support.programs import IN_GUEST
 
 RUNS = (13 * MIB, 50 * MIB)
 """13 of every 50 MiB are 10.4 of 40 GiB."""
@@ -116,9 +116,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--only", default="", help="jobs whose name has this in it")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
-    for program in (OFFLOAD, LOAD):
-        source = Path(__file__).with_name(f"{program.name}.c")
-        run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-liscsi")
+    compile_clients()
     large = options.large * GIB if IN_GUEST else 0
     deploy = 40 * GIB // options.scale // RUNS[1] * RUNS[1]
     length = max(GIB, deploy, large)

@@ -71,38 +71,28 @@ def pc() -> Iterator[EmulatedPc]:
         yield pc
 
 
-def wait_for_menu(pc: EmulatedPc) -> None:
-    pc.wait_for_text("Root has no password", 1800)
-    pc.wait_for_text("Shut down")
-
-
 def test_the_menu_opens_nmtui(pc: EmulatedPc) -> None:
     """The menu shows the address of the console and the one-time code. nmtui returns to it."""
     pc.wait_for_text(r"https://10\.0\.2\.15:8443", 1800)
     pc.wait_for_text(r"One-time code: +[0-9a-f-]{20,}")
-    wait_for_menu(pc)
+    pc.wait_for_menu()
     pc.type("n\r")
     pc.wait_for_text("Edit a connection")
     pc.wait_for_text("Set system hostname")
     pc.wait_for_text("Quit")
     pc.type("q\r")
-    wait_for_menu(pc)
+    pc.wait_for_menu()
 
 
 def test_the_menu_restarts_the_machine(pc: EmulatedPc) -> None:
     pc.type("r\r")
     pc.wait_for_text("BdsDxe: starting", 600)
-    wait_for_menu(pc)
+    pc.wait_for_menu()
 
 
 def test_the_menu_leads_to_a_login(pc: EmulatedPc, report_line: Callable[[str], None]) -> None:
     """Once root has a password the screen is a login."""
-    pc.type("p\r")
-    pc.wait_for_text("New password: ")
-    pc.type(PASSWORD + "\r")
-    pc.wait_for_text("Retype new password: ")
-    pc.type(PASSWORD + "\r")
-    pc.log_in(PASSWORD)
+    pc.set_password(PASSWORD)
     report_line(f"booted: {pc.run('systemd-analyze time | head -1')}")
 
 
@@ -164,7 +154,7 @@ def test_the_menu_shuts_the_machine_down(pc: EmulatedPc) -> None:
     """It is there again as soon as root has no password."""
     pc.run("passwd --delete root")
     pc.type("exit\r")
-    wait_for_menu(pc)
+    pc.wait_for_menu()
     pc.type("o\r")
     pc.wait_until_off()
 

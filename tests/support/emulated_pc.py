@@ -109,6 +109,20 @@ class EmulatedPc:
     def type(self, text: str) -> None:
         self._line.sendall(text.encode())
 
+    def wait_for_menu(self) -> None:
+        """Waits for the menu of a machine whose root has no password."""
+        self.wait_for_text("Root has no password", 1800)
+        self.wait_for_text("Shut down")
+
+    def set_password(self, password: str) -> None:
+        """Sets root's password by the menu, and logs in."""
+        self.type("p\r")
+        self.wait_for_text("New password: ")
+        self.type(password + "\r")
+        self.wait_for_text("Retype new password: ")
+        self.type(password + "\r")
+        self.log_in(password)
+
     def log_in(self, password: str) -> None:
         """Logs in as root. `login` drops input while it disables the echo, so there are several attempts."""
         for _ in range(5):

@@ -21,25 +21,24 @@ export const datastores: readonly Form[] = [
     marks: { size: "New size" },
   },
   {
-    at: "/datastores",
+    at: `/datastores/${ID.copy}/overview`,
     answer: begun,
     form: "datastores Adopt",
     responses: {
       "/volumes": {
-        items: [{ dataset: "tank/old", size: "1099511627776", block_size: 16384, guid: "41", datastore: null }],
+        items: [{ dataset: "tank/copied", size: "1099511627776", block_size: 16384, guid: "15", datastore: ID.copy }],
         next_cursor: null,
       },
       "/filesystems": { items: [], next_cursor: null },
     },
-    open: ["Adopt"],
+    open: ["Actions", "Adopt"],
     fill: {
-      "Volume or file system": "tank/old, volume of 1 TiB",
       "Name of the datastore": "vmfs2",
       "Retain its identity": true,
       lab: true,
     },
     send: ["Adopt"],
-    sends: ["POST", "/volumes/adopt", { dataset: "tank/old", name: "vmfs2", identity: "keep", host_groups: [ID.group] }],
+    sends: ["POST", "/volumes/adopt", { dataset: "tank/copied", name: "vmfs2", identity: "keep", host_groups: [ID.group] }],
     marks: { dataset: "Volume or file system", name: "Name of the datastore" },
   },
   {

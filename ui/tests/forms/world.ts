@@ -23,6 +23,7 @@ export const ID = {
   job: "00000000-0000-4000-8000-00000000000b",
   begun: "00000000-0000-4000-8000-00000000000c",
   missing: "00000000-0000-4000-8000-00000000000d",
+  copy: "copy-15",
 } as const;
 export const IQN = "iqn.1998-01.com.vmware:esx1";
 export const TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
@@ -77,6 +78,10 @@ const gone: Api.Datastore = {
 const missing: Api.Datastore = {
   ...vmfs,
   ...{ etag: '"missing"', id: ID.missing, state: "missing", name: "missing1", dataset: "", guid: "14" },
+};
+const copy: Api.Datastore = {
+  ...vmfs,
+  ...{ etag: '"copy"', id: ID.copy, state: "copy", name: "vmfs1", dataset: "tank/copied", guid: "15", copy_of: "vmfs1" },
 };
 const snapshots: Api.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ datastore: ID.vmfs, name, full_name: `tank/zvaai/vmfs1@${name}`, guid: `2${index}`, created_at: AT },
@@ -219,8 +224,8 @@ export const world: Readonly<Record<string, unknown>> = {
   "/importable-pools": page(importable),
   "/encryption-keys": page(key),
   "/disks": page(...disks),
-  "/datastores": page(vmfs, nfs, gone, missing),
-  ...Object.fromEntries([vmfs, nfs, gone, missing].map((store) => [`/datastores/${store.id}`, store])),
+  "/datastores": page(vmfs, nfs, gone, missing, copy),
+  ...Object.fromEntries([vmfs, nfs, gone, missing, copy].map((store) => [`/datastores/${store.id}`, store])),
   [`/datastores/${ID.vmfs}/snapshots`]: page(...snapshots),
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },

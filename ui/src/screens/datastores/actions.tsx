@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Actions on a datastore: a menu, and a dialog for each. Each starts a job, and says so. */
 
-import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
@@ -14,6 +13,8 @@ import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
+import { Adopt } from "./adopt";
+import { Groups } from "./host-groups";
 import { pathOf, useKnownStore, useStoreForm } from "./known-store";
 import { ChangeProvisioning } from "./provisioning";
 import { Serving } from "./serving";
@@ -24,8 +25,8 @@ const ACTIVE = {
   vmfs: ["rename", "grow", "provisioning", "settings", "present", "snapshot", "clone", "promote", "delete"],
   nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "promote", "delete"],
 } as const;
-const OTHERS = { deleted: ["restore", "purge"], missing: ["forget"], copy: [] } as const;
-const FOR_ADMINS: readonly Action[] = ["purge", "forget"];
+const OTHERS = { deleted: ["restore", "purge"], missing: ["forget"], copy: ["adopt"] } as const;
+const FOR_ADMINS: readonly Action[] = ["purge", "forget", "adopt"];
 /** What each dialog about a datastore is given. */
 export interface DialogProps extends Place {
   readonly store: Datastore;
@@ -48,7 +49,7 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
         row={row}
         label={row ? text.datastores.actions(store.name) : words.menu}
         choices={allowed.map((action) => ({
-          name: words[action].action,
+          name: action === "adopt" ? text.datastores.adopt.action : words[action].action,
           danger: action === "delete" || action === "purge" || action === "forget",
           onChoose: () => setChosen(action),
         }))}
@@ -67,6 +68,7 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
       {chosen === "restore" && <Restore {...dialog} />}
       {chosen === "purge" && <Purge {...dialog} />}
       {chosen === "forget" && <Forget {...dialog} />}
+      {chosen === "adopt" && <Adopt onBegin={onBegin} onClose={dialog.onClose} dataset={store.dataset} />}
     </>
   );
 }
@@ -170,29 +172,6 @@ function Quota({ store, ...job }: DialogProps) {
     >
       {(problem) => <SizeField label={words.quota.size} value={size} onChange={setSize} problem={problem?.fields.get("size")} />}
     </JobDialog>
-  );
-}
-
-interface GroupsProps {
-  readonly chosen: readonly string[];
-  readonly onChange: (chosen: readonly string[]) => void;
-}
-
-export function Groups({ chosen, onChange }: GroupsProps) {
-  const { data: groups } = useQuery(groupsQuery);
-  if (groups?.length === 0) return <p>{text.datastores.wizard.hosts.none.title}</p>;
-  return (
-    <FormGroup role="group" label={text.datastores.wizard.hosts.groups} fieldId="groups">
-      {groups?.map((group) => (
-        <Checkbox
-          key={group.id}
-          id={`present-${group.id}`}
-          label={group.name}
-          isChecked={chosen.includes(group.id)}
-          onChange={(_event, checked) => onChange(checked ? [...chosen, group.id] : chosen.filter((id) => id !== group.id))}
-        />
-      ))}
-    </FormGroup>
   );
 }
 

@@ -11,8 +11,8 @@ import { formatBytes } from "../../format/bytes";
 import { ChoiceField, TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { text } from "../../text";
-import { Groups } from "./actions";
 import { adoptable } from "./adoptable";
+import { Groups } from "./host-groups";
 
 const words = text.datastores.adopt;
 
@@ -43,9 +43,10 @@ function useAdoptable(): readonly (readonly [dataset: string, name: string])[] |
   ];
 }
 
-function Adopt(place: Place) {
+/** `dataset`: chosen at first. */
+export function Adopt({ dataset = "", ...place }: Place & { readonly dataset?: string }) {
   const choices = useAdoptable();
-  const [chosen, setChosen] = useState("");
+  const [chosen, setChosen] = useState(dataset);
   const [name, setName] = useState("");
   const [keep, setKeep] = useState(false);
   const [groups, setGroups] = useState<readonly string[]>([]);
