@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
-from appliance import __version__
+from appliance import __version__, decoding
 from appliance.api.operation import Call, Resource
 from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession, Schedule
@@ -206,7 +206,7 @@ def _target(families: _Families, status: Status, sessions: int, raw: Json, space
                                    counted_operation.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
     for host in sorted(counted.hosts, key=lambda row: row.subject)[:MOST_HOSTS]:
         _counted(families, "host", host, {"initiator": host.subject})
-    spaces = msgspec.convert(space, _Space)
+    spaces = decoding.convert(space, _Space)
     for pool in spaces.pools:
         families.gauge("pool_headroom_bytes", "With less available thin LUNs take no more.", pool.headroom_bytes, pool=pool.pool)
     for space_of_lun in spaces.luns:

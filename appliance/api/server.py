@@ -21,7 +21,7 @@ from select import POLLRDHUP, poll
 
 import msgspec
 
-from appliance import logs
+from appliance import decoding, logs
 from appliance.api.execution import Outcome, carry_out, failed
 from appliance.api.wire import METHOD, HttpRequest, Reply, Stream, encoded
 from appliance.domain.errors import DomainError, ForbiddenError, InternalError, NotFoundError, to_wire
@@ -66,16 +66,16 @@ class _Connection(socketserver.StreamRequestHandler):
     def _respond(self, line: bytes, user: int) -> None:
         answer: dict[str, object]
         try:
-            message = msgspec.json.decode(line, type=_Message)
+            message = decoding.decode(line, _Message)
             logs.of_request(message.request)
             if message.method == METHOD:
-                self._carry_out(msgspec.json.decode(message.params, type=HttpRequest))
+                self._carry_out(decoding.decode(message.params, HttpRequest))
                 return
             if user != ROOT:
                 raise ForbiddenError(f"only root has the method {message.method!r}")
             if message.method != ZFS_EVENT:
                 raise NotFoundError("method", message.method)
-            stored = self.server.service.watch.event(msgspec.json.decode(message.params, type=dict[str, object]))
+            stored = self.server.service.watch.event(decoding.decode(message.params, dict[str, object]))
             answer = {"result": {"stored": stored}}
         except DomainError as error:
             answer = {"error": to_wire(error)}

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from appliance import decoding
 from appliance.cli.client import FAILED, INVALID, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError
 from appliance.cli.pools import vdevs_of
 from appliance.cli.shared import as_bytes, ask_secret
@@ -91,7 +92,7 @@ def read_seed(path: Path) -> Seed:
             mode = os.fstat(file.fileno())
             if stat.S_IMODE(mode.st_mode) & 0o077 or mode.st_uid != os.geteuid():
                 raise CommandError(f"{path}: it has a password, and others may read it. Run: chmod 600 {path}", NOT_ALLOWED)
-            return msgspec.convert(tomllib.load(file), Seed)
+            return decoding.convert(tomllib.load(file), Seed)
     except tomllib.TOMLDecodeError as error:
         raise CommandError(f"{path}: {error}", INVALID) from error
     except msgspec.ValidationError as error:

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from appliance import decoding
+
 _LONGEST_ANSWER = 64 << 20
 """Bytes: some MiB with many LUNs."""
 
@@ -22,6 +24,6 @@ def request(path: Path, method: str, parameters: Mapping[str, Any], timeout_s: f
         with connection.makefile("rb", 1 << 20) as lines:
             line = lines.readline(_LONGEST_ANSWER)
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return decoding.decode(line, dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error

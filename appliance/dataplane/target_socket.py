@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from appliance import decoding
 from appliance.dataplane import json_rpc
 from appliance.dataplane.target import (
     CHANGING_TOGETHER,
@@ -60,7 +59,7 @@ class TargetSocket:
     def status(self) -> Status:
         response = self._call("status")
         portals = tuple(portal["address"] for portal in response["portals"])
-        return msgspec.convert({**response, "portals": portals, "details": response}, Status)
+        return decoding.convert({**response, "portals": portals, "details": response}, Status)
 
     # --- iSCSI targets and LUNs
 
@@ -140,7 +139,7 @@ class TargetSocket:
             if error.code not in (_NO_METHOD, NOT_FOUND, NOT_SERVED):
                 raise
             return None
-        return None if response.get("unique_bytes") is None else msgspec.convert(response, LunSpace)
+        return None if response.get("unique_bytes") is None else decoding.convert(response, LunSpace)
 
     # --- CHAP
 
@@ -201,11 +200,11 @@ class TargetSocket:
     def sessions(self, target: str) -> list[LoggedIn]:
         response = self._unless_missing("sessions.list", target=target)
         sessions = [session for session in (response["sessions"] if response else ()) if session["type"] == "normal"]
-        return [msgspec.convert({**session, "portal_group": session["portal_group_tag"]}, LoggedIn) for session in sessions]
+        return [decoding.convert({**session, "portal_group": session["portal_group_tag"]}, LoggedIn) for session in sessions]
 
     def unknown_initiators(self) -> list[UnknownInitiator]:
         """The latest first, 32 at most."""
-        return msgspec.convert(self._call("unknown_initiators.list")["initiators"], list[UnknownInitiator])
+        return decoding.convert(self._call("unknown_initiators.list")["initiators"], list[UnknownInitiator])
 
     # --- statistics, space
 
@@ -252,7 +251,7 @@ def _served(response: dict[str, Any]) -> ServedLun:
         "guid": _guid(response.get("guid")),
     }
     return ServedLun(
-        lun=msgspec.convert(lun, Lun),
+        lun=decoding.convert(lun, Lun),
         state=response["state"],
         reason=response.get("reason", ""),
         size=response.get("size_bytes"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from appliance import decoding
 from appliance.dataplane import json_rpc
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 
@@ -162,7 +163,7 @@ class VaaiNas:
             raise GaneshaUnreachableError(f"the NFS server does not answer at {self._path}: {error}") from error
         try:
             if "error" not in answer:
-                return msgspec.convert(answer["result"], result)
+                return decoding.convert(answer["result"], result)
             data = answer["error"].get("data") or {}
             refused = FileRefusedError(str(data.get("status", "fault")), str(answer["error"]["message"]), data.get("field"))
         except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from appliance import decoding
 from appliance.domain import designation
 from appliance.domain.designation import Designation
 from appliance.zfs.model import Dataset, Property, Source
@@ -141,7 +142,7 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
 
 def _shown_to(text: str | None) -> ShownTo | None:
     try:
-        return msgspec.json.decode(text, type=ShownTo) if text else None
+        return decoding.decode(text, ShownTo) if text else None
     except msgspec.MsgspecError:
         return None
 

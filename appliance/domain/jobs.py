@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from appliance import decoding
 from appliance.database.models import Job
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError
@@ -55,7 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def plan_of(job: Job) -> Plan:
     """Common part of a job's plan; only its subject if this version cannot read the plan."""
     try:
-        return msgspec.convert(job.parameters, Plan)
+        return decoding.convert(job.parameters, Plan)
     except msgspec.ValidationError:
         return Plan(subject=job.subject, pools=())
 

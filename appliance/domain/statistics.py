@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from appliance import decoding
+
 Json = dict[str, object]
 """An object of a data plane, passed on unchanged."""
 
@@ -55,25 +57,25 @@ class _Raw(msgspec.Struct):
 
 
 def of_target(raw: Mapping[str, object]) -> Statistics:
-    response = msgspec.convert(raw, _Raw)
+    response = decoding.convert(raw, _Raw)
     luns, hosts = [row(lun, "uuid") for lun in response.luns], [row(host, "initiator") for host in response.hosts]
     return Statistics(response.latency_bounds_microseconds, luns, hosts)
 
 
 def of_nfs(raw: Mapping[str, object]) -> Statistics:
-    response = msgspec.convert(raw, _Raw)
+    response = decoding.convert(raw, _Raw)
     exports, hosts = [row(export, "export") for export in response.exports], [row(host, "host") for host in response.hosts]
     return Statistics(response.latency_bounds_microseconds, exports, hosts)
 
 
 def row(raw: Json, name: str) -> Row:
     """An element of `luns`, `exports` or `hosts`; `name` is its identifying field."""
-    counted = msgspec.convert(raw["offload"], dict[str, int | dict[str, int]])
+    counted = decoding.convert(raw["offload"], dict[str, int | dict[str, int]])
     fallback = counted.get("fallback_bytes")
     return Row(
         str(raw[name]),
-        {kind: msgspec.convert(value, Counted) for kind, value in raw.items() if isinstance(value, dict) and kind != "offload"},
+        {kind: decoding.convert(value, Counted) for kind, value in raw.items() if isinstance(value, dict) and kind != "offload"},
         {kind: value for kind, value in counted.items() if isinstance(value, int)},
         fallback if isinstance(fallback, dict) else {},
-        msgspec.convert(raw.get("aborted", 0), int),
+        decoding.convert(raw.get("aborted", 0), int),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from appliance import logs
+from appliance import decoding, logs
 from appliance.api.wire import METHOD, HttpRequest, Reply, encoded
 from appliance.domain.errors import UnavailableError
 
@@ -42,7 +42,7 @@ def _received(connection: socket.socket) -> tuple[Reply, bytes | int]:
                 raise ValueError("the reply has no end")
             data += part
         head, _, content = data.partition(b"\n")
-        reply = msgspec.json.decode(head, type=Reply)
+        reply = decoding.decode(head, Reply)
         if reply.length is None:
             return reply, descriptors.pop()
         parts, length = [content], len(content)

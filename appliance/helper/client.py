@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from appliance import logs
+from appliance import decoding, logs
 from appliance.helper import protocol
 from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
@@ -34,7 +34,7 @@ def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
     """The answer to a message. Raises Closed, OSError, MsgspecError."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the helper refuses a caller without reading its request
         protocol.write_message(connection, message)
-    return msgspec.json.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), type=protocol.Answer)
+    return decoding.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), protocol.Answer)
 
 
 class _Connections:
@@ -52,7 +52,7 @@ class _Connections:
         if answer.error is not None:
             raise protocol.decode_error(answer)
         try:
-            return msgspec.json.decode(answer.result, type=operation.result)
+            return decoding.decode(answer.result, operation.result)
         except msgspec.MsgspecError as problem:
             raise UnexpectedFailure(operation.name, f"the helper's answer: {problem}") from problem
 

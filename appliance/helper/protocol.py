@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from appliance import decoding
 from appliance.dataplane.ganesha import (
     ExportRefusedError,
     GaneshaAnswerError,
@@ -80,7 +81,7 @@ def write_message(connection: socket.socket, message: bytes) -> None:
 def decode_request(message: bytes) -> Request:
     """Raises Refused for an invalid request."""
     try:
-        return msgspec.json.decode(message, type=Request)
+        return decoding.decode(message, Request)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
         raise Refused(f"no request: {problem}"[:300]) from None
 
@@ -109,6 +110,6 @@ def decode_error(answer: Answer) -> ZfsError | GaneshaError:
     if kind is None:
         return UnexpectedFailure("helper", f"{answer.error}: {answer.details}"[:2000])
     try:
-        return msgspec.convert(answer.details, kind)
+        return decoding.convert(answer.details, kind)
     except msgspec.ValidationError as problem:
         return UnexpectedFailure("helper", f"{answer.error}: {problem}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from appliance import logs
+from appliance import decoding, logs
 from appliance.dataplane.ganesha import GaneshaError
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
@@ -168,7 +168,7 @@ class Server:
 
     def _arguments(self, operation: Operation, request: protocol.Request) -> Mapping[str, Any]:
         try:
-            decoded = msgspec.json.decode(request.arguments, type=operation.arguments)
+            decoded = decoding.decode(request.arguments, operation.arguments)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}

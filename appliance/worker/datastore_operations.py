@@ -3,6 +3,7 @@
 
 import msgspec
 
+from appliance import decoding
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, requests
 from appliance.domain.errors import ConflictError, InvalidError
@@ -151,7 +152,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         if request.clients is not None:
             given["clients"] = exports.check_clients(request.clients)
         return ChangePlan(
-            **of_datastore(store), changes=msgspec.convert(given, Changes), kind=store.kind, number=store.lun,
+            **of_datastore(store), changes=decoding.convert(given, Changes), kind=store.kind, number=store.lun,
             export=store.export, share=store.share, called=store.name, was_thick=store.thick, size=store.size,
             becoming_thick=bool(request.thick), loses=fewer_groups or narrower, force=request.force,
             claims=Claims(name=request.name, lun=request.lun),

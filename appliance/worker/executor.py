@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from sqlalchemy.orm import Session
 
-from appliance import logs
+from appliance import decoding, logs
 from appliance.database.models import Job
 from appliance.domain import datastores, jobs, recovery, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, UnavailableError, to_wire
@@ -205,7 +205,7 @@ class Executor:
         logs.of_request(f"job-{job.id}")
         try:
             operation = OPERATIONS[job.kind]
-            plan = msgspec.convert(job.parameters, operation.plan_type)
+            plan = decoding.convert(job.parameters, operation.plan_type)
         except (KeyError, msgspec.ValidationError) as error:
             _log.warning("job %s (%s): %s", job.id, job.kind, error)
             self._end(job, jobs.FAILED, error=ConflictError(_UNKNOWN))

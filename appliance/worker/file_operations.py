@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import asdict
 
+from appliance import decoding
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FilePage, FileRefusedError
 from appliance.domain import datastores as domain
@@ -236,7 +236,7 @@ def _begin(context: Context, plan: CloneFilePlan, job_id: str) -> FileJob:
 
 def _noted(context: Context, job_id: str) -> tuple[int | None, bool]:
     with context.store.reading() as session:
-        noted = msgspec.convert(jobs.job(session, job_id).parameters, CloneFilePlan)
+        noted = decoding.convert(jobs.job(session, job_id).parameters, CloneFilePlan)
     return noted.clone, noted.begun
 
 

@@ -12,6 +12,7 @@ from jeepney import DBusAddress, new_method_call
 from jeepney.io.blocking import open_dbus_connection
 from jeepney.wrappers import DBusErrorResponse, unwrap_msg
 
+from appliance import decoding
 from appliance.domain.errors import UnavailableError
 
 _TIMEOUT_S = 10
@@ -91,7 +92,7 @@ def interfaces() -> list[InterfaceResponse]:
     command = ["ip", "-json", "-details", "address", "show"]
     try:
         printed = subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT_S).stdout
-        links = [link for link in msgspec.json.decode(printed, type=list[_Link]) if link.link_type != "loopback"]
+        links = [link for link in decoding.decode(printed, list[_Link]) if link.link_type != "loopback"]
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UnavailableError(f"the network interfaces cannot be read: {error}") from error
     return [_interface(link, [other.ifname for other in links if other.master == link.ifname]) for link in links]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from appliance import decoding
 from appliance.database.models import Setting
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain.statistics import Json, Row, row
@@ -84,7 +85,7 @@ class Offloads:
         with self._lock:
             with self._context.store.reading() as session:
                 setting = session.get(Setting, SETTING)
-                stored = msgspec.convert(setting.value, _StoredTotals) if setting else _StoredTotals()
+                stored = decoding.convert(setting.value, _StoredTotals) if setting else _StoredTotals()
             totals = {name: stored.totals.get(name, {}) for name in (LUNS, EXPORTS)}
             before = stored.luns if plane == LUNS else stored.exports
             now = {row.subject: _counts(row) for row in rows}

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from appliance import decoding
 from appliance.domain.errors import UnavailableError
 
 COMMAND = ["journalctl", "--quiet", "--no-pager", "--all", "--reverse", "--output=json"]
@@ -97,7 +98,7 @@ def _arguments(chosen: Filter) -> Iterator[str]:
 
 def _entries(lines: Any) -> Iterator[Entry]:
     for line in lines:
-        fields = msgspec.json.decode(line)
+        fields = decoding.decode(line, dict[str, Any])
         text, unit = _text(fields.get("MESSAGE")), str(fields.get("UNIT") or fields.get("_SYSTEMD_UNIT")).removesuffix(".service")
         if fields.get("_TRANSPORT") == "kernel":
             unit = KERNEL
@@ -113,7 +114,7 @@ def _text(message: object) -> str:
     text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message or "")
     if text.startswith("{"):
         with contextlib.suppress(msgspec.MsgspecError):
-            fields = msgspec.json.decode(text)
+            fields = decoding.decode(text, dict[str, Any])
             if isinstance(fields.get("message"), str):
                 return "\n".join(str(fields[name]) for name in ("message", "exception") if name in fields)
     return text

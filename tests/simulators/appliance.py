@@ -21,6 +21,7 @@ import msgspec
 from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
+from appliance import decoding
 from appliance.api.execution import carry_out
 from appliance.api.server import WorkerServer, feed
 from appliance.api.wire import HttpRequest, Reply
@@ -145,7 +146,7 @@ class Direct:
             line = msgspec.json.encode(sent)
         except UnicodeEncodeError:
             line = json.dumps(msgspec.to_builtins(sent)).encode()
-        outcome = carry_out(self._server.service, msgspec.json.decode(line, type=HttpRequest))
+        outcome = carry_out(self._server.service, decoding.decode(line, HttpRequest))
         headers = outcome.headers
         if isinstance(outcome.content, bytes):
             length = len(outcome.content)

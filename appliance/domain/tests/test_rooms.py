@@ -9,7 +9,7 @@ from pathlib import Path
 import appliance
 
 ROOT = Path(appliance.__file__).parent
-COMMON = {"", "config", "logs", "updates"}
+COMMON = {"", "config", "decoding", "logs", "updates"}
 ENTRY = ROOT / "worker/__main__.py"
 """The process: it puts worker and API together."""
 MAY = {
@@ -43,7 +43,7 @@ def imported(file: Path) -> Iterator[str]:
 
 def test_imports_run_one_way() -> None:
     rooms = {path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert rooms == set(MAY)
+    assert rooms - {"tests"} == set(MAY)
     wrong = []
     for room, may in MAY.items():
         for file in (ROOT / room).rglob("*.py"):

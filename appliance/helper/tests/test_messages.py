@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from appliance import decoding
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.operations import OPERATIONS
@@ -57,7 +57,7 @@ def server(engine: Any) -> Server:
 
 def call(engine: Any, message: bytes) -> protocol.Answer:
     """The answer to a message."""
-    return msgspec.json.decode(server(engine).answer(message, 1, 0), type=protocol.Answer)
+    return decoding.decode(server(engine).answer(message, 1, 0), protocol.Answer)
 
 
 def request(operation: str, **arguments: Any) -> bytes:
@@ -245,6 +245,6 @@ def test_every_error_survives_a_round_trip(code: str) -> None:
             if "ClassVar" not in str(annotation)
         }
     )
-    answer = msgspec.json.decode(protocol.encode_error(error), type=protocol.Answer)
+    answer = decoding.decode(protocol.encode_error(error), protocol.Answer)
     back = protocol.decode_error(answer)
     assert type(back) is kind and back.details() == error.details() and str(back) == str(error)

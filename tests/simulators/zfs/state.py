@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from appliance import decoding
 from appliance.zfs.model import FeatureState, Redundancy, Role
 from simulators.zfs.blocks import Blocks
 
@@ -172,7 +173,7 @@ class Machine:
 def load(path: Path) -> Machine | None:
     """The saved state, or None without a file. Raises msgspec.DecodeError for other content."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Machine)
+        return decoding.decode(path.read_bytes(), Machine)
     except FileNotFoundError:
         return None
 
