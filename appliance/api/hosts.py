@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, and who is logged in."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -17,11 +19,13 @@ from appliance.worker.service import ClientResponse
 resource = Resource("hosts")
 
 
-def _host(session: Session, host: Host, iqns: list[str] | None = None) -> schemas.HostResponse:
+def _host(
+    session: Session, host: Host, iqns: list[str] | None = None, seen: Mapping[str, float] | None = None
+) -> schemas.HostResponse:
     return schemas.HostResponse(
         id=host.id, name=host.name, group=host.group_id, addresses=host.addresses, chap_name=host.chap_name,
         chap_revision=host.chap_revision, iqns=hosts.initiators(session, host.id) if iqns is None else iqns,
-        created_at=host.created_at,
+        last_seen_at=(hosts.last_seen(session) if seen is None else seen).get(host.id), created_at=host.created_at,
     )  # fmt: skip
 
 
@@ -47,8 +51,9 @@ def _logged_in(call: Call) -> list[str]:
 def list_hosts(call: Call, session: Session, query: ListQuery) -> Page[schemas.HostResponse]:
     """All hosts, by name."""
     rows, iqns = session.scalars(select(Host).order_by(Host.name)).all(), hosts.all_initiators(session)
+    seen = hosts.last_seen(session)
     return page(
-        schemas.HostResponse, rows, query, lambda host: host.name, lambda host: _host(session, host, iqns.get(host.id, []))
+        schemas.HostResponse, rows, query, lambda host: host.name, lambda host: _host(session, host, iqns.get(host.id, []), seen)
     )
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -23,6 +23,10 @@ MUTUAL_SETTING = "iscsi-target-chap"
 """The setting with name and sealed secret by which the target proves itself, the number of changes, and the number that the
 target has.
 """
+_SEEN_SETTING = "hosts_seen"
+"""The setting with the time at which each host was last seen, by identifier. An observation, not configuration."""
+_SEEN_STEP_S = 30
+"""Less progress is not stored: the worker runs once a minute, and after each change."""
 OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
 """ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096
@@ -89,6 +93,22 @@ def all_initiators(session: Session) -> dict[str, list[str]]:
     for host_id, iqn in session.execute(select(HostInitiator.host_id, HostInitiator.iqn).order_by(HostInitiator.iqn)):
         by_host.setdefault(host_id, []).append(iqn)
     return by_host
+
+
+def last_seen(session: Session) -> dict[str, float]:
+    """When each host was last logged in or used NFS, by identifier. A host that never was is absent."""
+    setting = session.get(Setting, _SEEN_SETTING)
+    return dict(setting.value) if setting else {}
+
+
+def note_seen(session: Session, seen: Mapping[str, float]) -> None:
+    """Stores when hosts were seen; `seen` has times by iSCSI name and address. Forgets deleted hosts."""
+    iqns, before, after = all_initiators(session), last_seen(session), {}
+    for host_ in session.scalars(select(Host)):
+        names = (*iqns.get(host_.id, ()), *host_.addresses)
+        after[host_.id] = max([before.get(host_.id, 0.0), *(seen[name] for name in names if name in seen)])
+    if any(at - before.get(host_id, 0.0) > _SEEN_STEP_S for host_id, at in after.items()):
+        session.merge(Setting(name=_SEEN_SETTING, value={host_id: at for host_id, at in after.items() if at}))
 
 
 def check_iqns(names: Sequence[str]) -> None:

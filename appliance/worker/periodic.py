@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Periodic tasks of the worker: alerts of capacity and hazards, schedules, retention of snapshots."""
+"""Periodic tasks of the worker: alerts of capacity and hazards, when hosts were seen, schedules, retention of snapshots."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from appliance.database.models import Schedule, Setting
 from appliance.domain import datastores as domain
-from appliance.domain import hazards, requests, retention, schedules
+from appliance.domain import hazards, hosts, requests, retention, schedules
 from appliance.domain import jobs as job_store
 from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, DomainError, UnavailableError
@@ -32,6 +32,16 @@ class Periodic:
     def capacity(self) -> None:
         self._context.scan(self._newest())
         pool_operations.update_capacity_alerts(self._context)
+
+    def hosts(self) -> None:
+        """Stores when each host was last logged in or used NFS. Omits a data plane that does not answer."""
+        seen: dict[str, float] = {}
+        with contextlib.suppress(DomainError):
+            seen |= {client.address: client.seen_at for client in self._context.nfs_users()[0].known}
+        with contextlib.suppress(DomainError):
+            seen |= {session.initiator: self.now() for session in self._context.sessions()}
+        with self._context.store.session() as session:
+            hosts.note_seen(session, seen)
 
     def hazards(self) -> None:
         stores = self._context.datastores(self._newest())

@@ -55,6 +55,7 @@ class Service:
             lambda _: self.watch.pools(),
             lambda _: encryption.update_alerts(context, self.fresh),
             lambda _: self._count(),
+            lambda _: self.periodic.hosts(),
             lambda _: self.periodic.hazards(),
         )
         self.scheduler = Scheduler(steps, context.configuration.worker.reconcile_seconds)

@@ -53,6 +53,7 @@ test("a wrong iSCSI name is reported at its field; with a valid one the host is 
   await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add host" }));
   await dialog.getByRole("button", { name: "Add host" }).click();
   await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
+  await page.getByRole("row", { name: "esx9" }).getByText("Never", { exact: true }).waitFor();
 });
 
 test("its CHAP secret is set by keyboard, is not stored in the page, and the focus returns", async () => {
@@ -105,10 +106,12 @@ test("a host shows its paths, its LUNs, and the commands for it", async () => {
   await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
   await page.reload();
   await page.getByText("2 paths").waitFor();
+  await page.getByRole("row", { name: "esx9" }).getByText("Now", { exact: true }).waitFor();
   await inspect(page, "hosts");
   await page.getByRole("link", { name: "esx9" }).click();
   await page.getByRole("heading", { name: "esx9", level: 1 }).waitFor();
   await page.getByRole("row", { name: "192.0.2.9:51000" }).getByText("192.0.2.1:3260").waitFor();
+  await page.getByRole("region", { name: "Identity" }).getByText("Now", { exact: true }).waitFor();
   await page.getByText("esxcli storage core adapter rescan --all").waitFor();
   await page.getByText("is not offered compare_and_write").waitFor();
   await inspect(page, "host");

@@ -15,6 +15,7 @@ Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "
 class HostResponse(Versioned):
     """An ESXi host."""
 
+    MEASURED = frozenset({"last_seen_at"})
     id: str
     name: str
     group: str | None
@@ -23,6 +24,8 @@ class HostResponse(Versioned):
     chap_name: str | None
     chap_revision: int
     """How often its CHAP name and secret were set or taken away: a host with another secret is another version."""
+    last_seen_at: Time | None
+    """When it last had an iSCSI session or used NFS, to the minute; null if it never did."""
     created_at: Time
 
 

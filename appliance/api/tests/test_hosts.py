@@ -4,9 +4,11 @@
 from typing import Any
 
 from simulators.appliance import Appliance
+from simulators.ganesha import GaneshaSimulator
 from simulators.target import TargetSimulator
 
-from appliance.dataplane.target import UnknownInitiator
+from appliance.dataplane.ganesha import NfsClient
+from appliance.dataplane.target import LoggedIn, UnknownInitiator
 
 ESX1, ESX2 = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 
@@ -20,6 +22,32 @@ def test_one_refusal_names_all_invalid_fields(appliance: Appliance) -> None:
     assert "not an iSCSI name" in reasons["iqns"] and "iqn.YYYY-MM" in reasons["iqns"]
     taken: Any = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX1.upper()]})
     assert taken.status_code == 201 and taken.json["iqns"] == [ESX1]
+
+
+def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) -> None:
+    """The later of both counts, and the time is stored at most twice a minute."""
+    assert isinstance(appliance.target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)
+    noon = 1_795_262_400
+    appliance.nfs_datastore("nfs1")
+    for body in ({"name": "esx1", "iqns": [ESX1], "addresses": ["192.0.2.9"]}, {"name": "esx2", "iqns": [ESX2]}):
+        assert appliance.request("POST", "/hosts", body).status_code == 201
+
+    def last_seen(now: float, nfs: float, *logged_in: str) -> list[str | None]:
+        target = appliance.target
+        assert isinstance(target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)
+        appliance.nfs.known = [NfsClient("192.0.2.9", nfs, 0), NfsClient("192.0.2.10", now, 0)]
+        name = appliance.configuration.target.name
+        target.logged_in = [LoggedIn(iqn, name, "192.0.2.9:1", "192.0.2.1:3260", now, None) for iqn in logged_in]
+        appliance.service.periodic.now = lambda: now
+        appliance.service.periodic.hosts()
+        return [host["last_seen_at"] for host in appliance.get("/hosts")["items"]]
+
+    assert last_seen(noon, noon - 60) == ["2026-11-21T11:59:00.000Z", None]
+    assert last_seen(noon, noon - 60, ESX1) == ["2026-11-21T12:00:00.000Z", None]
+    assert last_seen(noon + 20, noon - 60, ESX1) == ["2026-11-21T12:00:00.000Z", None]
+    assert last_seen(noon + 60, noon - 60, ESX2) == ["2026-11-21T12:00:00.000Z", "2026-11-21T12:01:00.000Z"]
+    appliance.request("DELETE", f"/hosts/{appliance.get('/hosts')['items'][0]['id']}")
+    assert last_seen(noon + 120, noon + 120) == ["2026-11-21T12:01:00.000Z"]
 
 
 def test_initiators_of_no_host_are_listed(appliance: Appliance) -> None:

@@ -12,9 +12,11 @@ from http.cookiejar import DefaultCookiePolicy
 import click
 import pytest
 import typer
+from simulators.target import TargetSimulator
 
 from appliance.cli.__main__ import application
 from appliance.cli.tests.conftest import Command
+from appliance.dataplane.target import LoggedIn
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -106,6 +108,28 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
     assert " one " in shown and host["id"] not in shown
     shown = zvaai("host", "show", "esx1")
     assert ESX in shown and "esxcli" in shown and zvaai.appliance.configuration.target.name in shown
+
+
+def test_a_host_is_seen_now_at_some_time_or_never(zvaai: Command) -> None:
+    zvaai("host", "create", "esx1", "--iqn", ESX)
+    (host,) = zvaai.json("host", "list")
+    assert host["last_seen_at"] is None
+
+    def shown() -> tuple[str, str]:
+        (row,) = [line for line in zvaai("host", "list").splitlines() if line.startswith("esx1")]
+        (fact,) = [line for line in zvaai("host", "show", "esx1").splitlines() if line.startswith("last seen at")]
+        return row.split()[2], fact.split()[3]
+
+    assert shown() == ("never", "never")
+    target, service = zvaai.appliance.target, zvaai.appliance.service
+    assert isinstance(target, TargetSimulator)
+    name = zvaai.appliance.configuration.target.name
+    target.logged_in = [LoggedIn(ESX, name, "192.0.2.9:51000", "192.0.2.1:3260", 1_795_262_400, None)]
+    assert shown() == ("now", "now")
+    service.periodic.now = lambda: 1_795_262_400
+    service.periodic.hosts()
+    target.logged_in = []
+    assert shown() == ("2026-11-21T12:00:00.000Z", "2026-11-21T12:00:00.000Z")
 
 
 def test_a_change_is_of_the_version_that_was_read(zvaai: Command) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from support.programs import wait_for
 from support.raw_initiator import Refused, Session
 from support.target import Account, Target
 
+from appliance.database.models import Installation
 from appliance.dataplane.target_socket import TargetSocket
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -91,6 +94,34 @@ def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target
     for wrong in ({"address": "127.0.0.1"}, {"address": "esx:3260"}, {"interface": "absent0"}, {}):
         assert appliance.request("POST", "/portals", wrong).status_code == 422, wrong
     assert appliance.request("DELETE", "/portals/127.0.0.9:3260").status_code == 404
+
+
+def test_a_host_was_last_seen_at_its_session(served: tuple[Appliance, Target]) -> None:
+    """Its time stays after the logout. It changes neither the configuration nor the version of the host."""
+    appliance, _ = served
+
+    def last_seen() -> dict[str, str | None]:
+        return {host["iqns"][0]: host["last_seen_at"] for host in appliance.get("/hosts")["items"]}
+
+    def generation() -> int:
+        with appliance.store.reading() as session:
+            return session.get_one(Installation, 1).generation
+
+    async def log_in() -> None:
+        async with logged_in(appliance, FIRST):
+            appliance.service.scheduler.request()
+            await asyncio.to_thread(appliance.wait_until_idle)
+
+    before = generation(), [host["etag"] for host in appliance.get("/hosts")["items"]]
+    assert last_seen() == {ESX: None, OTHER: None}
+    began = time.time()
+    asyncio.run(log_in())
+    seen = last_seen()
+    at = datetime.fromisoformat(str(seen[ESX])).timestamp()
+    assert began - 0.001 <= at <= time.time() and seen[OTHER] is None
+    appliance.restart_worker()
+    assert last_seen() == seen
+    assert (generation(), [host["etag"] for host in appliance.get("/hosts")["items"]]) == before
 
 
 def test_an_unknown_initiator_is_listed_until_it_is_a_host(served: tuple[Appliance, Target]) -> None:

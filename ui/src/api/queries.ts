@@ -184,12 +184,14 @@ export const groupQuery = (id: string) =>
 export const hostsQuery = queryOptions({
   queryKey: ["hosts"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/hosts", { params: { query }, signal }))),
+  refetchInterval: SLOW_MS,
 });
 
 export const hostQuery = (id: string) =>
   queryOptions({
     queryKey: ["hosts", id],
     queryFn: ({ signal }) => unwrap(api.GET("/api/v1/hosts/{host_id}", { params: { path: { host_id: id } }, signal })),
+    refetchInterval: SLOW_MS,
   });
 
 export const sessionsQuery = queryOptions({

@@ -96,7 +96,7 @@ const file: Api.VmdkFile = {
 const group: Api.Group = { etag: '"group"', id: ID.group, name: "lab", disabled_offloads: [], hosts: [ID.host], created_at: AT };
 const host: Api.Host = {
   ...{ etag: '"host"', id: ID.host, name: "esx1", group: ID.group, iqns: [IQN], addresses: ["192.0.2.9"] },
-  ...{ chap_name: IQN, chap_revision: 1, created_at: AT },
+  ...{ chap_name: IQN, chap_revision: 1, last_seen_at: null, created_at: AT },
 };
 export const schedule: Api.Schedule = {
   ...{ etag: '"schedule"', id: ID.schedule, name: "hourly", datastores: [ID.vmfs], every_minutes: 60, keep: 48 },

@@ -20,7 +20,7 @@ import { StateLabel } from "../datastores/table";
 import { Checks } from "../readiness";
 import { Connect, isConnected } from "./connect";
 import { HostMenu } from "./host-menu";
-import { HostState } from "./list";
+import { HostState, LastSeen, type StateProps } from "./list";
 import { isUsageKnown, linesFor, pathsOf, seenBy } from "./paths";
 
 const words = text.hosts;
@@ -67,7 +67,7 @@ function HostPanels({ host, sessions, clients }: PanelsProps) {
   return (
     <div className="zv-panels">
       {connecting && <Connect {...use} />}
-      <HostFacts host={host} />
+      <HostFacts {...use} />
       <Panel title={words.detail.paths}>
         <QueryBoundary query={sessions} what={words.detail.paths}>
           {(all) => <Paths host={host} sessions={all} />}
@@ -80,7 +80,8 @@ function HostPanels({ host, sessions, clients }: PanelsProps) {
   );
 }
 
-function HostFacts({ host }: { readonly host: Host }) {
+function HostFacts(use: StateProps) {
+  const { host } = use;
   const { data: groups } = useQuery(groupsQuery);
   return (
     <Panel title={words.detail.facts}>
@@ -90,6 +91,7 @@ function HostFacts({ host }: { readonly host: Host }) {
           [words.columns.iqns, host.iqns.length === 0 ? text.common.none : host.iqns.join(", ")],
           [words.columns.addresses, host.addresses.length === 0 ? text.common.none : host.addresses.join(", ")],
           [words.columns.chap, host.chap_name ?? words.noChap],
+          [words.columns.seen, <LastSeen key="seen" {...use} />],
           [words.detail.created, <Time key="created" at={host.created_at} />],
         ]}
       />

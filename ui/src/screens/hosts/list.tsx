@@ -14,13 +14,14 @@ import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { QueryBoundary } from "../../parts/states";
+import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
-import { isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
+import { isInUse, isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
 import { Unknown } from "./unknown";
 
 const words = text.hosts;
@@ -118,13 +119,14 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
 }
 
 const { columns: heads } = words;
-const CSV_HEAD = [heads.name, heads.group, heads.paths, heads.iqns, heads.addresses, heads.chap];
+const CSV_HEAD = [heads.name, heads.group, heads.paths, heads.seen, heads.iqns, heads.addresses, heads.chap];
 
 function csvRow(host: Host, groups: readonly Group[], sessions: readonly IscsiSession[] | undefined): readonly Cell[] {
   return [
     host.name,
     groups.find((group) => group.id === host.group)?.name,
     sessions && pathsOf(host, sessions).length,
+    host.last_seen_at,
     host.iqns.join(" "),
     host.addresses.join(" "),
     host.chap_name,
@@ -148,6 +150,7 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
           <Th>{columns.group}</Th>
           <Th>{columns.state}</Th>
           <Th>{columns.paths}</Th>
+          <Th>{columns.seen}</Th>
           <Th>{columns.iqns}</Th>
           <Th>{columns.chap}</Th>
           <Th screenReaderText={columns.actions} />
@@ -165,6 +168,9 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
             </Td>
             <Td dataLabel={columns.paths}>
               {sessions === undefined ? words.state.unknown : <Paths paths={pathsOf(host, sessions)} />}
+            </Td>
+            <Td dataLabel={columns.seen}>
+              <LastSeen host={host} sessions={sessions} clients={clients} />
             </Td>
             <Td dataLabel={columns.iqns} modifier="breakWord">
               {host.iqns.length === 0 ? "–" : host.iqns.map((iqn) => <div key={iqn}>{iqn}</div>)}
@@ -195,10 +201,15 @@ function Paths({ paths }: { readonly paths: readonly IscsiSession[] }) {
   );
 }
 
-interface StateProps {
+export interface StateProps {
   readonly host: Host;
   readonly sessions: readonly IscsiSession[] | undefined;
   readonly clients: readonly NfsClient[] | undefined;
+}
+
+export function LastSeen({ host, sessions = [], clients = [] }: StateProps) {
+  if (isInUse(host, sessions, clients, Date.now())) return words.seen.now;
+  return host.last_seen_at == null ? words.seen.never : <Time at={host.last_seen_at} ago />;
 }
 
 export function HostState({ host, sessions, clients }: StateProps) {

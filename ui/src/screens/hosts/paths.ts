@@ -20,6 +20,11 @@ export function isRecent(client: NfsClient, now: number): boolean {
   return client.opens > 0 || now - Date.parse(client.seen_at) < IDLE_AFTER_MS;
 }
 
+/** Whether the host has a path now, or uses NFS. */
+export function isInUse(host: Host, sessions: readonly IscsiSession[], clients: readonly NfsClient[], now: number): boolean {
+  return pathsOf(host, sessions).length > 0 || mountsOf(host, clients).some((mount) => isRecent(mount, now));
+}
+
 /** Whether all data that shows the host's paths is loaded. A host without addresses cannot be an NFS client. */
 export function isUsageKnown(
   host: Host,
