@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Password logins at an LDAP directory, Active Directory among them.
 
-As the bind DN, the appliance finds the user's entry and the groups that have it as a member. Then it binds as the entry with the
-password.
+As the bind DN, the appliance finds the user's entry and the groups that have it as a member, also by groups in groups. Then it
+binds as the entry with the password.
 """
 
 import contextlib
@@ -34,6 +34,10 @@ _LOGIN = re.compile(r"\(([A-Za-z][A-Za-z0-9-]*)=\{login\}\)")
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 _IN_CHAIN = "1.2.840.113556.1.4.1941"
 """Active Directory's rule for members of groups in groups (MS-ADTS, 3.1.1.3.4.4.3). Others evaluate it as undefined."""
+_ACTIVE_DIRECTORY = {"1.2.840.113556.1.4.800", "1.2.840.113556.1.4.1851"}
+"""Capabilities of Active Directory and of its lightweight service (MS-ADTS, 3.1.1.3.4.3)."""
+_LEVELS, _GROUPS = 8, 256
+"""Limits of groups in groups at other directories: levels, and groups of a user. A group beyond them gives no role."""
 
 
 @dataclass(frozen=True)
@@ -166,15 +170,47 @@ def _find(connection: ldap3.Connection, settings: Settings, login: str, until: f
         return None
     dn, values = entries[0]["dn"], entries[0]["attributes"].get(attribute) or [login]
     name = str(values[0] if isinstance(values, list) else values)
-    member, uid = escape_filter_chars(dn), escape_filter_chars(name)
-    has_it = f"(|(member={member})(uniqueMember={member})(memberUid={uid})(member:{_IN_CHAIN}:={member}))"
+    direct = f"(memberUid={escape_filter_chars(name)}){_has(dn)}"
+    nested = "".join(map(_has, _groups(connection, settings["base"], direct, until)))
+    has_it = f"(|{direct}{nested}(member:{_IN_CHAIN}:={escape_filter_chars(dn)}))"
     groups = []
     for group in [group for role in Role for group in settings[role.label]]:
-        if time.monotonic() > until:
-            raise TimeoutError(f"no answer within {TOTAL_S} s")
+        _check(until)
         if connection.search(group, has_it, ldap3.BASE, attributes=["1.1"]) and _entries(connection):
             groups.append(group)
     return Person(name, dn, groups, role_of(settings, groups)) if _PRINTABLE.fullmatch(name) else None
+
+
+def _groups(connection: ldap3.Connection, base: str, matching: str, until: float) -> list[str]:
+    """Groups below the base by which a user can be a member of another group. `matching`: filters for the user's own groups.
+
+    None of Active Directory: it has _IN_CHAIN, and no index for such a search.
+    """
+    groups: list[str] = []
+    connection.search("", "(objectClass=*)", ldap3.BASE, attributes=["supportedCapabilities"])
+    for root in _entries(connection):
+        if not _ACTIVE_DIRECTORY.isdisjoint(root["attributes"].get("supportedCapabilities", ())):
+            return groups
+    for _ in range(_LEVELS - 1):
+        _check(until)
+        connection.search(base, f"(|{matching})", attributes=["1.1"], size_limit=_GROUPS, time_limit=ANSWER_S)
+        level = [entry["dn"] for entry in _entries(connection) if entry["dn"] not in groups][: _GROUPS - len(groups)]
+        if not level:
+            break
+        groups += level
+        matching = "".join(map(_has, level))
+    return groups
+
+
+def _has(dn: str) -> str:
+    """Filters for groups with this member."""
+    member = escape_filter_chars(dn)
+    return f"(member={member})(uniqueMember={member})"
+
+
+def _check(until: float) -> None:
+    if time.monotonic() > until:
+        raise TimeoutError(f"no answer within {TOTAL_S} s")
 
 
 def _entries(connection: ldap3.Connection) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ modulepath /usr/lib/ldap
 moduleload back_mdb
 # As Active Directory: a bind without a password succeeds, as nobody.
 allow bind_anon_cred
+attributetype ( 1.2.840.113556.1.4.1677 NAME 'supportedCapabilities' SYNTAX 1.3.6.1.4.1.1466.115.121.1.38 )
+rootDSE {folder}/root.ldif
 TLSCertificateFile {folder}/chain.pem
 TLSCertificateKeyFile {folder}/key.pem
 database mdb
@@ -49,15 +51,28 @@ def group(name: str) -> str:
     return f"cn={name},ou=groups,{BASE}"
 
 
+LOOP = (group("team"), group("department (north)*"))
+"""Each is a member of the other. The user lara is in the first."""
+CHAIN = [group(f"level{number}") for number in range(1, 10)]
+"""Each is a member of the next. The user nina is in the first."""
+
+
 def _content() -> str:
     entries = _entry(BASE, objectClass=["dcObject", "organization"], o="example", dc="example")
     entries += _entry(READER, objectClass=["organizationalRole", "simpleSecurityObject"], userPassword=READER_PASSWORD)
     entries += "".join(_entry(f"ou={name},{BASE}", objectClass="organizationalUnit") for name in ("people", "groups"))
-    for uid in ("anna", "olga", "vera", "nobody", "viewer"):
+    for uid in ("anna", "olga", "vera", "nobody", "viewer", "lara", "nina"):
         entries += _entry(person(uid), objectClass="inetOrgPerson", cn=uid, sn=uid, userPassword=PASSWORD)
     entries += _entry(group("admins"), objectClass="groupOfNames", member=[person("anna"), person("viewer")])
     entries += _entry(group("operators"), objectClass="groupOfUniqueNames", uniqueMember=[person("olga"), person("anna")])
-    return entries + _entry(group("viewers"), objectClass="posixGroup", gidNumber="1", memberUid="vera")
+    entries += _entry(group("viewers"), objectClass="posixGroup", gidNumber="1", memberUid="vera")
+    entries += _entry(LOOP[0], objectClass="groupOfNames", member=[person("lara"), LOOP[1]])
+    entries += _entry(LOOP[1], objectClass="groupOfNames", member=LOOP[0])
+    entries += _entry(CHAIN[0], objectClass="posixGroup", gidNumber="2", memberUid="nina")
+    for below, above, next_above in zip(CHAIN[::2], CHAIN[1::2], CHAIN[2::2], strict=False):
+        entries += _entry(above, objectClass="groupOfNames", member=below)
+        entries += _entry(next_above, objectClass="groupOfUniqueNames", uniqueMember=above)
+    return entries
 
 
 @dataclass
@@ -77,13 +92,14 @@ class Slapd:
 
 
 @contextlib.contextmanager
-def slapd(folder: Path, name: str = "localhost") -> Iterator[Slapd]:
-    """With a certificate for this name."""
+def slapd(folder: Path, name: str = "localhost", capability: str = "1.2.3") -> Iterator[Slapd]:
+    """With a certificate for this name. `capability`: an OID that it claims."""
     authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
     (folder / "data").mkdir()
     (folder / "key.pem").write_text(pem_of(key))
     (folder / "chain.pem").write_text(authority.sign(key, name))
     (folder / "slapd.conf").write_text(_CONFIGURATION.format(folder=folder, base=BASE, reader=READER))
+    (folder / "root.ldif").write_text(_entry("", supportedCapabilities=capability))
     (folder / "content.ldif").write_text(_content())
     subprocess.run(["/usr/sbin/slapadd", "-f", folder / "slapd.conf", "-l", folder / "content.ldif"], check=True)
     with socket.socket() as first, socket.socket() as second:

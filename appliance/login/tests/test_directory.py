@@ -13,7 +13,7 @@ import pytest
 from simulators.appliance import PASSWORD as LOCAL_PASSWORD
 from simulators.appliance import Appliance
 from support.authority import Authority
-from support.slapd import PASSWORD, READER_PASSWORD, Slapd, group, person, slapd
+from support.slapd import CHAIN, LOOP, PASSWORD, READER_PASSWORD, Slapd, group, person, slapd
 from werkzeug.test import TestResponse
 
 from appliance.database.models import AuditEntry, LoginFailure, User
@@ -96,6 +96,49 @@ def test_who_has_no_group_is_refused(appliance: Appliance, server: Slapd) -> Non
         entry = session.query(AuditEntry).filter_by(action="session.begin").one()
         assert (entry.status, entry.subject) == (403, "nobody")
     assert users(appliance) == {}
+
+
+def role_of(appliance: Appliance, server: Slapd, name: str, **roles: list[str] | str) -> str | None:
+    """Role of a login; None if it is refused because no group has a role."""
+    set_up(appliance, server.settings(**{"admin": [], "operator": [], "viewer": [], **roles}))
+    answer = log_in(appliance, name)
+    assert answer.json is not None and answer.status_code in (201, 403), answer.text
+    return str(answer.json["role"]) if answer.status_code == 201 else None
+
+
+def test_groups_in_groups_count_up_to_a_limit_of_levels(appliance: Appliance, server: Slapd) -> None:
+    assert role_of(appliance, server, "nina", operator=CHAIN[1:2]) == "operator"
+    assert role_of(appliance, server, "nina", operator=CHAIN[7:8]) == "operator"
+    assert role_of(appliance, server, "nina", admin=CHAIN[8:9], viewer=CHAIN[1:2]) == "viewer"
+    assert role_of(appliance, server, "nina", admin=CHAIN[8:9]) is None
+    assert role_of(appliance, server, "nobody", admin=CHAIN) is None
+
+
+def test_groups_in_groups_count_up_to_a_limit_of_groups(appliance: Appliance, server: Slapd, monkeypatch: Any) -> None:
+    monkeypatch.setattr("appliance.login.directory._GROUPS", 3)
+    assert role_of(appliance, server, "nina", operator=CHAIN[3:4]) == "operator"
+    assert role_of(appliance, server, "nina", operator=CHAIN[4:5]) is None
+
+
+def test_groups_that_are_members_of_each_other(appliance: Appliance, server: Slapd, monkeypatch: Any) -> None:
+    """The search ends when it finds no new group, without a limit too."""
+    for limit in ("_LEVELS", "_GROUPS"):
+        monkeypatch.setattr(f"appliance.login.directory.{limit}", 1_000_000)
+    assert role_of(appliance, server, "lara", operator=[LOOP[1]]) == "operator"
+    assert role_of(appliance, server, "lara", operator=[group("operators")], viewer=[LOOP[0]]) == "viewer"
+
+
+def test_only_groups_below_the_base_pass_membership_on(appliance: Appliance, server: Slapd) -> None:
+    people = person("").split(",", 1)[1]
+    assert role_of(appliance, server, "nina", base=people, viewer=CHAIN[:1]) == "viewer"
+    assert role_of(appliance, server, "nina", base=people, viewer=CHAIN[1:2]) is None
+
+
+def test_active_directory_is_not_searched_for_groups_in_groups(appliance: Appliance, tmp_path: Path) -> None:
+    """It follows them itself, which slapd does not: here it only claims to be Active Directory."""
+    with slapd(tmp_path, capability="1.2.840.113556.1.4.800") as server:
+        assert role_of(appliance, server, "nina", viewer=CHAIN[:1]) == "viewer"
+        assert role_of(appliance, server, "nina", viewer=CHAIN[1:2]) is None
 
 
 def test_a_local_user_of_the_same_name_wins(appliance: Appliance, server: Slapd) -> None:
