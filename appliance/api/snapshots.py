@@ -69,7 +69,7 @@ def _set_may_destroy(call: Call, request: requests.RollbackCreate) -> None:
 
 _SNAPSHOT = "/datastores/<datastore_id>/snapshots/<name>"
 resource.job("POST", "/snapshots", Role.OPERATOR, requests.SnapshotCreate)
-resource.job("DELETE", _SNAPSHOT, Role.ADMIN, requests.DeleteSnapshot)
+resource.job("POST", "/datastores/<datastore_id>/snapshots/delete", Role.ADMIN, requests.DeletionCreate)
 resource.job("POST", f"{_SNAPSHOT}/holds", Role.OPERATOR, requests.HoldCreate)
 resource.job("DELETE", f"{_SNAPSHOT}/holds/<tag>", Role.ADMIN, requests.ReleaseSnapshot)
 resource.job("POST", f"{_SNAPSHOT}/rollback", Role.OPERATOR, requests.RollbackCreate, check=_set_may_destroy)

@@ -41,12 +41,18 @@ def create_snapshot(
     run.job(run.client.call("POST", "/snapshots", body), wait)
 
 
-@snapshot.command("delete", "vmfs1 before-update --yes")
-def delete_snapshot(run: Run, store: Store, name: str, yes: Yes = False, wait: Wait = False) -> None:
-    """Delete a snapshot. Refused while clones depend on it, or it is held."""
-    path = f"{run.path('/datastores', store)}/snapshots/{name}"
-    confirm(f"Delete the snapshot {name} of {store}?", yes)
-    run.job(run.client.call("DELETE", path), wait)
+@snapshot.command("delete", "vmfs1 before-update after-update --yes")
+def delete_snapshots(
+    run: Run,
+    store: Store,
+    names: Annotated[list[str], typer.Argument(help="Snapshots: all of them are deleted, or none.")],
+    yes: Yes = False,
+    wait: Wait = False,
+) -> None:
+    """Delete snapshots. Refused while one of them is held or protected, or has clones."""
+    path = f"{run.path('/datastores', store)}/snapshots/delete"
+    confirm(f"Delete {', '.join(f'{store}@{name}' for name in names)}?", yes)
+    run.job(run.client.call("POST", path, {"names": names}), wait)
 
 
 @snapshot.command("rollback", "vmfs1 before-update --yes --wait")

@@ -173,8 +173,10 @@ class SnapshotCreate(Request):
         return self._schedule
 
 
-class DeleteSnapshot(OfSnapshot):
-    pass
+class DeletionCreate(OfDatastore):
+    """`names`: snapshots of the datastore, as its list names them."""
+
+    names: Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(min_length=1, max_length=10_000)]
 
 
 class RetireSnapshots(Request):

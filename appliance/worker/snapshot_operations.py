@@ -26,7 +26,6 @@ _AT_ONCE = 500
 class SnapshotResult(Result, frozen=True, kw_only=True):
     """Full names."""
 
-    snapshot: str | UnsetType = UNSET
     snapshots: list[str] | UnsetType = UNSET
     destroyed: int | UnsetType = UNSET
 
@@ -89,47 +88,58 @@ def _snapshot_of(context: Context, datastore: str, snapshot: str) -> tuple[domai
     return store, name
 
 
+def _utc(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+
+
 def _tags(context: Context, snapshot: Snapshot) -> list[str]:
     return [hold.tag for hold in context.engine.holds(snapshot.name)]
 
 
-def held(context: Context, snapshots: Sequence[Snapshot], *, single: bool = False) -> ConflictError:
-    """Why these can't be destroyed, and what to do. `single`: the request names the snapshot, so only its holds are listed."""
+def held(context: Context, snapshots: Sequence[Snapshot]) -> ConflictError:
+    """Why these can't be destroyed, and what to do."""
     until = [at for snapshot in snapshots if (at := retention.protected_until(snapshot)) is not None]
     blocking = [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in snapshots]
-    if single:
-        blocking = _tags(context, snapshots[0])
     if until:
-        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(until)))
-        reason = f"Cannot destroy protected snapshots. Their protection ends at {when}, and cannot be ended before"
+        reason = f"Cannot destroy protected snapshots. Their protection ends at {_utc(max(until))}, and cannot be ended before"
         return ConflictError(reason, blocking)
     return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
 
 
-class SnapshotPlan(Plan, frozen=True, kw_only=True):
-    name: str
-
-
-class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
-    """Destroys a snapshot. Refused while clones depend on it, or it is held."""
+class DeleteSnapshots(Operation[requests.DeletionCreate, SnapshotsPlan]):
+    """Destroys snapshots of a datastore, all of them or none. Refused while one is held or protected, or has clones."""
 
     kind = "snapshot.delete"
 
-    def plan(self, context: Context, request: requests.DeleteSnapshot) -> SnapshotPlan:
-        store, name = _snapshot_of(context, request.id, request.snapshot)
-        chosen = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
-        if chosen.clones:
-            raise ConflictError("clones depend on it", steps.names_of(context, chosen.clones))
-        if chosen.holds:
-            raise held(context, [chosen], single=True)
-        return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
+    def plan(self, context: Context, request: requests.DeletionCreate) -> SnapshotsPlan:
+        store = domain.find(context.datastores(), request.id, "active")
+        existing = {snapshot.tag: snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset}
+        tags = list(dict.fromkeys(request.names))
+        if missing := [tag for tag in tags if tag not in existing]:
+            raise NotFoundError("snapshot", ", ".join(missing[:5]))
+        chosen = [existing[tag] for tag in tags]
+        if blocking := [_blocking(context, snapshot) for snapshot in chosen if snapshot.holds or snapshot.clones]:
+            reason = "Cannot delete snapshots that are held or protected, or have clones. Leave them out"
+            raise ConflictError(f"{reason}, or release the holds and purge the clones first", blocking)
+        names = [snapshot.name for snapshot in chosen]
+        return SnapshotsPlan(subject=f"{store.id}@{tags[0]}", pools=(store.pool,), names=names, about=(store.id,))
 
-    def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
+    def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
         """A missing snapshot is not an error."""
-        advance("destroying it", 10)
-        context.engine.destroy_snapshots([plan.name])
+        advance("destroying them", 10)
+        context.engine.destroy_snapshots(plan.names)
         context.scan_pools(plan.pools)
-        return SnapshotResult(snapshot=plan.name)
+        return SnapshotResult(destroyed=len(plan.names))
+
+
+def _blocking(context: Context, snapshot: Snapshot) -> str:
+    """Name, and what prevents the deletion: "before (held: audit; clone: copy)"."""
+    until = retention.protected_until(snapshot)
+    reasons = [f"protected until {_utc(until)}"] if until is not None else []
+    if snapshot.holds:
+        reasons += [f"held: {tag}" for tag in _tags(context, snapshot) if tag != retention.PROTECTED]
+    reasons += [f"clone: {clone}" for clone in steps.names_of(context, snapshot.clones)]
+    return f"{snapshot.tag} ({'; '.join(reasons)})"
 
 
 class RetirePlan(SnapshotsPlan, frozen=True, kw_only=True):
@@ -355,4 +365,4 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         return DatastoreResult(datastore=plan.uuid)
 
 
-OPERATIONS = by_kind(TakeSnapshot(), DeleteSnapshot(), Retire(), Rollback(), Clone(), Promote())
+OPERATIONS = by_kind(TakeSnapshot(), DeleteSnapshots(), Retire(), Rollback(), Clone(), Promote())

@@ -148,7 +148,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
   await choose("Delete");
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await dialog.getByText("Release the holds first: audit-2026").waitFor();
+  await dialog.getByText("purge the clones first: after (held: audit-2026)").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await hasFocus(page.getByRole("button", { name: "Actions for snapshot after" }));
@@ -216,7 +216,7 @@ test("a datastore is hidden and cloned; the clone is deleted, restored and purge
     await submit.click();
     await page.getByText(done).first().waitFor();
   }
-  await act("Actions for snapshot before", "Delete", "DeleteSnapshot", undefined, "Delete snapshot: done");
+  await act("Actions for snapshot before", "Delete", "DeleteSnapshots", undefined, "Delete snapshot: done");
   const cluster = dialog.getByRole("checkbox", { name: "cluster" });
   await act("Actions", "Change hosts", "Present", () => cluster.uncheck(), "Change datastore: done");
   assert.deepEqual((await store("vmfs1")).host_groups, []);
@@ -274,6 +274,35 @@ test("one request takes snapshots of the selected datastores", async () => {
   const store = (await request("GET", "/datastores")).items.find((datastore) => datastore.name === "vmfs1");
   const snapshots = (await request("GET", `/datastores/${store.id}/snapshots`)).items;
   assert.ok(snapshots.some(({ name }) => name === "together"));
+});
+
+test("selected snapshots are deleted by one request", async () => {
+  const dialog = page.getByRole("dialog");
+  const { request, job } = apiOf(page);
+  const store = (await request("GET", "/datastores")).items.find((datastore) => datastore.name === "vmfs1");
+  const names = async () => (await request("GET", `/datastores/${store.id}/snapshots`)).items.map(({ name }) => name);
+  const before = await names();
+  for (const name of ["extra-1", "extra-2", "extra-held"]) await job("POST", "/snapshots", { name, datastores: [store.id] });
+  await job("POST", `/datastores/${store.id}/snapshots/extra-held/holds`, { tag: "audit-2026" });
+  await page.goto(`/datastores/${store.id}/snapshots`);
+  assert.ok(await page.getByRole("checkbox", { name: "Select snapshot extra-held" }).isDisabled());
+  for (const name of ["extra-1", "extra-2"]) await page.getByRole("checkbox", { name: `Select snapshot ${name}` }).check();
+  await inspect(page, "snapshots-selected");
+  await page.getByRole("button", { name: "Delete 2 snapshots" }).click();
+  await dialog.getByText("extra-2").waitFor();
+  await inspect(page, "snapshots-delete");
+  await dialog.getByRole("textbox", { name: "Type vmfs1 to confirm" }).fill("vmfs1");
+  // In the meantime one of them is held: none is deleted.
+  const hold = `/datastores/${store.id}/snapshots/extra-2/holds`;
+  await job("POST", hold, { tag: "late" });
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByText("purge the clones first: extra-2 (held: late)").waitFor();
+  assert.deepEqual(await names(), [...before, "extra-1", "extra-2", "extra-held"]);
+  await job("DELETE", `${hold}/late`);
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Delete snapshot: done").first().waitFor();
+  assert.deepEqual(await names(), [...before, "extra-held"]);
+  await hasFocus(page.getByRole("button", { name: "Delete selected snapshots" }));
 });
 
 test("a missing datastore can be forgotten, and a volume without a datastore adopted", async () => {

@@ -279,7 +279,7 @@ class Day:
 
     def _unsnapshot(self, name: str, tag: str) -> None:
         store = self.stores[name]
-        self.client.job("snapshot.delete", "DELETE", f"/datastores/{store.id}/snapshots/{tag}")
+        self.client.job("snapshot.delete", "POST", f"/datastores/{store.id}/snapshots/delete", {"names": [tag]})
         store.snapshots.remove(tag)
 
     def _clone(self, name: str, new: str, tag: str | None) -> None:

@@ -242,7 +242,7 @@ def test_a_conflict_lists_the_obstacles_and_changes_nothing(appliance: Appliance
         ("POST", f"/datastores/{source}/clone", {"name": "clone"}, "clone"),
         ("POST", "/volumes/adopt", {"dataset": volume, "name": "adopted"}, "source"),
         ("POST", "/snapshots", {"name": "old", "datastores": [source]}, "@old"),
-        ("DELETE", f"/datastores/{used}/snapshots/cloned", None, "clone"),
+        ("POST", f"/datastores/{used}/snapshots/delete", {"names": ["cloned"]}, "clone"),
         ("POST", f"/datastores/{source}/snapshots/old/rollback", {}, "['new']"),
         ("POST", f"/datastores/{used}/snapshots/cloned/rollback", {}, iqn),
         ("POST", "/host-groups", {"name": "cluster"}, "cluster"),

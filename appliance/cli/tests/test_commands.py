@@ -171,6 +171,20 @@ def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> Non
     zvaai(*words, "--yes")
 
 
+def test_several_snapshots_are_deleted_or_none(zvaai: Command) -> None:
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    for name in ("one", "two", "three"):
+        zvaai("snapshot", "create", name, "vmfs1", "--wait")
+    zvaai("snapshot", "hold", "vmfs1", "two", "audit", "--wait")
+    code, printed = zvaai.run("snapshot", "delete", "vmfs1", "one", "two", "three")
+    assert code == 2 and "vmfs1@one, vmfs1@two, vmfs1@three" in printed
+    code, printed = zvaai.run("snapshot", "delete", "vmfs1", "one", "two", "three", "--yes")
+    assert code == 4 and "two (held: audit)" in printed
+    assert len(zvaai.json("snapshot", "list", "vmfs1")) == 3
+    zvaai("snapshot", "delete", "vmfs1", "one", "three", "--yes", "--wait")
+    assert [snapshot["name"] for snapshot in zvaai.json("snapshot", "list", "vmfs1")] == ["two"]
+
+
 def test_alerts_are_shown(zvaai: Command) -> None:
     from appliance.domain.journal import Finding, update_alerts  # noqa: PLC0415
 

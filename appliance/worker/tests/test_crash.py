@@ -180,7 +180,7 @@ SCRIPTS: dict[str, tuple[Callable[[World, str], str], Callable[[str, str], Reque
     "restore": (deleted, lambda store, name: requests.RestoreCreate().of(id=store)),
     "purge": (deleted, lambda store, name: requests.PurgeDatastore().of(id=store)),
     "snapshot": (made, lambda store, name: requests.SnapshotCreate(name="one", datastores=[store])),
-    "unsnapshot": (snapshotted, lambda store, name: requests.DeleteSnapshot().of(id=store, snapshot="one")),
+    "unsnapshot": (snapshotted, lambda store, name: requests.DeletionCreate(names=["one"]).of(id=store)),
     "rollback": (snapshotted, lambda store, name: requests.RollbackCreate().of(id=store, snapshot="one")),
     "hold": (snapshotted, lambda store, name: requests.HoldCreate(tag="audit").of(id=store, snapshot="one")),
     "clone": (made, lambda store, name: requests.CloneCreate(name=f"{name}-clone").of(id=store)),

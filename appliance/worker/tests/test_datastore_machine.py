@@ -206,7 +206,7 @@ class DatastoreMachine(RuleBasedStateMachine):
         model = self.models[store]
         if model.state == "active" and which < len(model.snapshots):
             tag = model.snapshots[which]
-            if self.do("DELETE", f"/datastores/{store}/snapshots/{tag}", refused=bool(model.clones.get(tag))):
+            if self.do("POST", f"/datastores/{store}/snapshots/delete", {"names": [tag]}, refused=bool(model.clones.get(tag))):
                 model.snapshots.remove(tag)
 
     @rule(store=stores, force=st.booleans())

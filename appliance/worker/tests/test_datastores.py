@@ -185,9 +185,10 @@ def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
     assert not problem["can_force"] and problem["blocking"] == ["clone"]
-    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone"]
+    deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": ["one", "two"]})
+    assert refused(appliance, *deletion)["blocking"] == ["two (clone: clone)"]
     appliance.job("DELETE", f"/datastores/{clone}")
-    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone (deleted)"]
+    assert refused(appliance, *deletion)["blocking"] == ["two (clone: clone (deleted))"]
     appliance.job("POST", f"/datastores/{clone}/purge")
     appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two", "three"]})
     assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]

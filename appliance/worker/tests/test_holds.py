@@ -36,18 +36,41 @@ def refused(appliance: Appliance, method: str, path: str, body: Any = None, stat
 def test_a_held_snapshot_is_retained_until_its_release(appliance: Appliance, store: str) -> None:
     assert tags(appliance, store) == {"audit": "user"} and tags(appliance, store, "two") == {}
     path = f"/datastores/{store}/snapshots/one"
-    assert refused(appliance, "DELETE", path)["blocking"] == ["audit"]
+    deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": ["one"]})
+    assert refused(appliance, *deletion)["blocking"] == ["one (held: audit)"]
     hold(appliance, store, "legal:2026")
     first = appliance.get(f"{path}/holds?limit=1")
     second = appliance.get(f"{path}/holds?limit=1&cursor={first['next_cursor']}")
     assert [page["items"][0]["tag"] for page in (first, second)] == ["audit", "legal:2026"] and second["next_cursor"] is None
     appliance.job("DELETE", f"{path}/holds/audit")
-    assert refused(appliance, "DELETE", path)["blocking"] == ["legal:2026"]
+    assert refused(appliance, *deletion)["blocking"] == ["one (held: legal:2026)"]
     appliance.job("DELETE", f"{path}/holds/legal:2026")
-    appliance.job("DELETE", path)
+    appliance.job(*deletion)
     actions = [(entry["action"], entry["status"]) for entry in appliance.get("/audit")["items"]]
     assert actions[0] == ("snapshot.delete", 202) and actions[2] == ("snapshot.delete", 409)
     assert actions[1] == actions[3] == ("snapshot.release", 202)
+
+
+def test_several_are_deleted_or_none(appliance: Appliance, store: str) -> None:
+    """One refusal names all snapshots in the way, and what prevents the deletion of each."""
+    appliance.job("POST", f"/datastores/{store}/clone", {"name": "copy", "snapshot": "two"})
+    appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
+    for name in ("three", "four"):
+        appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
+    path = f"/datastores/{store}/snapshots/delete"
+    hold(appliance, store, "legal:2026")
+    problem = refused(appliance, "POST", path, {"names": ["three", "one", "two", "safe"]})
+    held, cloned, protected = problem["blocking"]
+    assert (held, cloned) == ("one (held: audit; held: legal:2026)", "two (clone: copy)")
+    assert protected.startswith("safe (protected until 2") and "zvaai" not in protected and not problem["can_force"]
+    assert "'absent'" in refused(appliance, "POST", path, {"names": ["three", "absent"]}, 404)["detail"]
+    refused(appliance, "POST", path, {"names": []}, 422)
+    refused(appliance, "POST", path, {"names": ["three"]}, 403, "operator")
+    names = [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]]
+    assert names == ["one", "two", "safe", "three", "four"]
+    assert appliance.job("POST", path, {"names": ["three", "four", "three"]})["result"] == {"destroyed": 2}
+    names = [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]]
+    assert names == ["one", "two", "safe"]
 
 
 def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: str) -> None:

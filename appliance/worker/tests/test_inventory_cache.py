@@ -73,7 +73,7 @@ def test_a_change_is_visible_at_once(slow: Appliance) -> None:
     slow.job("POST", f"/datastores/{store}/grow", {"size": str(2 << 30)})
     assert slow.get(f"/datastores/{store}")["size"] == str(2 << 30)
     slow.job("POST", f"/datastores/{files}/snapshots/one/rollback", {})
-    slow.job("DELETE", f"/datastores/{store}/snapshots/one")
+    slow.job("POST", f"/datastores/{store}/snapshots/delete", {"names": ["one"]})
     assert slow.get(f"/datastores/{store}/snapshots")["items"] == []
     slow.job("DELETE", f"/datastores/{store}")
     assert slow.get(f"/datastores/{store}")["state"] == "deleted"

@@ -175,14 +175,15 @@ def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appl
     clock.due()
     protected = [name for name in names(appliance, store) if name != "before"]
     assert len(protected) == 2, "the schedule keeps 1, and may not destroy the other"
-    path = f"/datastores/{store}/snapshots/{protected[0]}"
-    refused = appliance.request("DELETE", path)
-    assert refused.status_code == 409 and refused.json and "protection ends" in refused.json["detail"]
-    assert appliance.request("DELETE", f"{path}/holds/zvaai-protect").status_code == 409
+    deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": protected[:1]})
+    refused = appliance.request(*deletion)
+    assert refused.status_code == 409 and refused.json and "(protected until " in refused.json["blocking"][0]
+    hold = f"/datastores/{store}/snapshots/{protected[0]}/holds/zvaai-protect"
+    assert appliance.request("DELETE", hold).status_code == 409
     rollback = appliance.request("POST", f"/datastores/{store}/snapshots/before/rollback", {"force": True})
     assert rollback.status_code == 409 and rollback.json and "protect" in rollback.json["detail"]
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"protect_days": 0}).status_code == 200
-    assert appliance.request("DELETE", path).status_code == 409, "less protection is for snapshots to come"
+    assert appliance.request(*deletion).status_code == 409, "less protection is for snapshots to come"
     appliance.job("DELETE", f"/datastores/{store}")
     assert appliance.request("POST", f"/datastores/{store}/purge").status_code == 409
     appliance.job("POST", f"/datastores/{store}/restore", {})

@@ -387,8 +387,8 @@ export const datastores = {
         },
       },
       list: "Snapshots, newest first",
-      now: "Now",
-      written: (bytes: string) => `${bytes} in all at that time`,
+      select: (name: string) => `Select snapshot ${name}`,
+      selectAll: "Select all snapshots without holds and clones",
       actions: (name: string) => `Actions for snapshot ${name}`,
     },
     hosts: {
@@ -528,10 +528,14 @@ export const datastores = {
         hosts: "Log out all hosts first. Otherwise their VMs are damaged.",
         submit: "Roll back",
       },
-      deleteSnapshot: {
+      deleteSnapshots: {
         action: "Delete",
-        title: (snapshot: string) => `Delete snapshot ${snapshot}?`,
-        lead: "Data that only this snapshot has is lost. The datastore does not change.",
+        several: (count: number) =>
+          count === 0 ? "Delete selected snapshots" : count === 1 ? "Delete 1 snapshot" : `Delete ${count} snapshots`,
+        title: (names: readonly string[], store: string) =>
+          names.length === 1 ? `Delete snapshot ${names[0]}?` : `Delete ${names.length} snapshots of ${store}?`,
+        lead: (count: number) =>
+          `Data that only ${count === 1 ? "this snapshot has" : "these snapshots have"} is lost. The datastore does not change.`,
         submit: "Delete",
       },
       force: "Continue anyway",

@@ -204,10 +204,10 @@ export const datastores: readonly Form[] = [
   },
   {
     ...SNAPSHOTS,
-    form: "datastores DeleteSnapshot",
+    form: "datastores DeleteSnapshots",
     open: ["Actions for snapshot before", "Delete"],
     send: ["Delete"],
-    sends: ["DELETE", `/datastores/${ID.vmfs}/snapshots/before`],
+    sends: ["POST", `/datastores/${ID.vmfs}/snapshots/delete`, { names: ["before"] }],
   },
   {
     at: "/datastores/new",

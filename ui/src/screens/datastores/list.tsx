@@ -9,7 +9,7 @@ import {
   ToolbarItem,
 } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useDeferredValue, useMemo, useState } from "react";
+import { useDeferredValue, useMemo, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { datastoresQuery, groupsQuery, loadQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
@@ -19,6 +19,7 @@ import { Choice } from "../../parts/choice";
 import { ExportCsv } from "../../parts/export-csv";
 import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
+import { useSelection } from "../../parts/selection";
 import { QueryBoundary } from "../../parts/states";
 import { May, useMay } from "../../session/session";
 import { text } from "../../text";
@@ -108,10 +109,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   const loads = useMemo(() => new Map(load?.map((row) => [row.datastore, row])), [load]);
   const [begin, news] = useBegun();
   const operator = useMay("operator");
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const select = useCallback((ids: readonly string[], on: boolean) => {
-    setSelected((before) => new Set(on ? [...before, ...ids] : [...before].filter((id) => !ids.includes(id))));
-  }, []);
+  const [selected, select] = useSelection();
   const [taking, setTaking] = useState(false);
   const filter = filterOf(parameters);
   const { search, state, pool } = useDeferredValue(filter);
@@ -218,7 +216,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
         <TakeSnapshot
           stores={chosen}
           onBegin={(job) => {
-            setSelected(new Set());
+            select([...selected], false);
             begin(job);
           }}
           onClose={() => setTaking(false)}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Snapshots of one datastore, the newest first, with the space of each. */
 
-import { Button, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
+import { Button, Checkbox, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { memo, useState } from "react";
 import { api } from "../../api/client";
 import { snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
@@ -12,9 +12,10 @@ import { formatExactTime } from "../../format/time";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { JobDialog } from "../../parts/job-dialog";
+import { useSelection, type Select } from "../../parts/selection";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
-import { May } from "../../session/session";
+import { May, useMay } from "../../session/session";
 import { text } from "../../text";
 import { Clone, TakeSnapshot, type DialogProps } from "./actions";
 import { RestoreVm } from "./restore-vm";
@@ -28,7 +29,7 @@ const ACTIONS = {
   release: words.holds.release.action,
   restoreVm: words.restoreVm.action,
   rollback: actions.rollback.action,
-  delete: actions.deleteSnapshot.action,
+  delete: actions.deleteSnapshots.action,
 } as const;
 /** With more held snapshots only the number of holds is shown: tags take a request for each snapshot. */
 const TAGS_SHOWN = 20;
@@ -73,58 +74,131 @@ interface TableProps {
 
 function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
   const enabled = snapshots.filter((snapshot) => snapshot.holds > 0).length <= TAGS_SHOWN;
+  const [selected, select] = useSelection();
+  // What the reader confirms does not change with the list.
+  const [deleting, setDeleting] = useState<readonly Snapshot[] | null>(null);
+  const mayDelete = useMay("admin") && store.state === "active";
+  const selectable = snapshots.filter(isSelectable);
+  const chosen = selectable.filter((snapshot) => selected.has(snapshot.guid));
   return (
-    <Table aria-label={words.list} variant="compact" className="zv-timeline">
-      <Thead>
-        <Tr>
-          <Th>{words.columns.created}</Th>
-          <Th>{words.columns.name}</Th>
-          <Th>{words.columns.used}</Th>
-          <Th>{words.columns.clones}</Th>
-          <Th screenReaderText={text.datastores.detail.actions.menu} />
-        </Tr>
-      </Thead>
-      <Tbody>
-        {snapshots.toReversed().map((snapshot, index) => (
-          <Tr key={snapshot.guid}>
-            <Td dataLabel={words.columns.created}>
-              <Time at={snapshot.created_at} />
-            </Td>
-            <Td dataLabel={words.columns.name} modifier="breakWord">
-              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={enabled} />
-            </Td>
-            <Td dataLabel={words.columns.used}>
-              <Bytes value={snapshot.used} />
-            </Td>
-            <Td dataLabel={words.columns.clones}>{snapshot.clones.length}</Td>
-            <Td isActionCell>
-              <May least="operator">
-                {(store.state === "active" || (store.state === "deleted" && snapshot.holds > 0)) && (
-                  <SnapshotMenu
-                    store={store}
-                    snapshot={snapshot}
-                    newer={snapshots.slice(snapshots.length - index).map((snapshot) => snapshot.name)}
-                    onBegin={onBegin}
-                  />
-                )}
-              </May>
-            </Td>
+    <>
+      {mayDelete && (
+        <Button variant="secondary" isDanger isAriaDisabled={chosen.length === 0} onClick={() => setDeleting(chosen)}>
+          {actions.deleteSnapshots.several(chosen.length)}
+        </Button>
+      )}
+      <Table aria-label={words.list} variant="compact">
+        <Thead>
+          <Tr>
+            {mayDelete && (
+              <Th>
+                <Checkbox
+                  id="select-all"
+                  aria-label={words.selectAll}
+                  isChecked={chosen.length > 0 && chosen.length === selectable.length}
+                  isDisabled={selectable.length === 0}
+                  onChange={(_event, on) =>
+                    select(
+                      selectable.map((snapshot) => snapshot.guid),
+                      on,
+                    )
+                  }
+                />
+              </Th>
+            )}
+            <Th>{words.columns.created}</Th>
+            <Th>{words.columns.name}</Th>
+            <Th>{words.columns.used}</Th>
+            <Th>{words.columns.clones}</Th>
+            <Th screenReaderText={text.datastores.detail.actions.menu} />
           </Tr>
-        ))}
-      </Tbody>
-    </Table>
+        </Thead>
+        <Tbody>
+          {snapshots.toReversed().map((snapshot) => (
+            <Row
+              key={snapshot.guid}
+              store={store}
+              snapshot={snapshot}
+              all={snapshots}
+              showTags={enabled}
+              selected={mayDelete ? selected.has(snapshot.guid) : null}
+              onSelect={select}
+              onBegin={onBegin}
+            />
+          ))}
+        </Tbody>
+      </Table>
+      {deleting !== null && (
+        <DeleteSnapshots
+          store={store}
+          snapshots={deleting}
+          onBegin={(job) => {
+            select([...selected], false);
+            onBegin(job);
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
+    </>
   );
 }
+
+function isSelectable({ holds, clones }: Snapshot): boolean {
+  return holds === 0 && clones.length === 0;
+}
+
+interface RowProps extends MenuProps {
+  readonly showTags: boolean;
+  /** Null for readers who cannot delete it. */
+  readonly selected: boolean | null;
+  readonly onSelect: Select;
+}
+
+// A thousand rows, of which a selection changes one.
+const Row = memo(function Row({ store, snapshot, all, showTags, selected, onSelect, onBegin }: RowProps) {
+  return (
+    <Tr>
+      {selected !== null && (
+        <Td>
+          <Checkbox
+            id={`select-${snapshot.guid}`}
+            aria-label={words.select(snapshot.name)}
+            isChecked={selected && isSelectable(snapshot)}
+            isDisabled={!isSelectable(snapshot)}
+            onChange={(_event, on) => onSelect([snapshot.guid], on)}
+          />
+        </Td>
+      )}
+      <Td dataLabel={words.columns.created}>
+        <Time at={snapshot.created_at} />
+      </Td>
+      <Td dataLabel={words.columns.name} modifier="breakWord">
+        {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={showTags} />
+      </Td>
+      <Td dataLabel={words.columns.used}>
+        <Bytes value={snapshot.used} />
+      </Td>
+      <Td dataLabel={words.columns.clones}>{snapshot.clones.length}</Td>
+      <Td isActionCell>
+        <May least="operator">
+          {(store.state === "active" || (store.state === "deleted" && snapshot.holds > 0)) && (
+            <SnapshotMenu store={store} snapshot={snapshot} all={all} onBegin={onBegin} />
+          )}
+        </May>
+      </Td>
+    </Tr>
+  );
+});
 
 interface MenuProps {
   readonly store: Datastore;
   readonly snapshot: Snapshot;
-  /** Names of the snapshots that a rollback would destroy. */
-  readonly newer: readonly string[];
+  /** Those of the datastore, the oldest first. */
+  readonly all: readonly Snapshot[];
   readonly onBegin: (id: string) => void;
 }
 
-function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
+function SnapshotMenu({ store, snapshot, all, onBegin }: MenuProps) {
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   // Holds on snapshots of a deleted datastore can only be released, so that it can be purged.
@@ -146,20 +220,32 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
       {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
       {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
       {chosen === "restoreVm" && <RestoreVm {...dialog} snapshot={snapshot} />}
-      {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={newer} />}
-      {chosen === "delete" && <DeleteSnapshot {...dialog} snapshot={snapshot} />}
+      {chosen === "rollback" && (
+        <Rollback {...dialog} snapshot={snapshot} newer={namesOf(all.slice(all.indexOf(snapshot) + 1))} />
+      )}
+      {chosen === "delete" && <DeleteSnapshots {...dialog} snapshots={[snapshot]} />}
     </>
+  );
+}
+
+function namesOf(snapshots: readonly Snapshot[]): readonly string[] {
+  return snapshots.map((snapshot) => snapshot.name);
+}
+
+function Names({ names }: { readonly names: readonly string[] }) {
+  return (
+    <List>
+      {names.map((name) => (
+        <ListItem key={name}>{name}</ListItem>
+      ))}
+    </List>
   );
 }
 
 interface RollbackProps extends DialogProps {
   readonly snapshot: Snapshot;
+  /** Names of the snapshots that the rollback destroys. */
   readonly newer: readonly string[];
-}
-
-/** The API path of the snapshot. */
-function pathOf(store: Datastore, snapshot: Snapshot) {
-  return { path: { datastore_id: store.id, name: snapshot.name } };
 }
 
 /** Names what will be lost, and requires the datastore's name. */
@@ -176,7 +262,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       body={(force) => ({ force, destroy: [...newer] })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
-          params: pathOf(store, snapshot),
+          params: { path: { datastore_id: store.id, name: snapshot.name } },
           body,
           headers,
         })
@@ -186,11 +272,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
         newer.length > 0 && (
           <>
             <p>{actions.rollback.newer(newer.length)}</p>
-            <List>
-              {newer.map((name) => (
-                <ListItem key={name}>{name}</ListItem>
-              ))}
-            </List>
+            <Names names={newer} />
           </>
         )
       }
@@ -198,18 +280,28 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
   );
 }
 
-function DeleteSnapshot({ store, snapshot, ...job }: DialogProps & { readonly snapshot: Snapshot }) {
+/** Several are listed, and require the datastore's name. */
+function DeleteSnapshots({ store, snapshots, ...job }: DialogProps & { readonly snapshots: readonly Snapshot[] }) {
+  const names = namesOf(snapshots);
+  const several = names.length > 1;
   return (
     <JobDialog
       {...job}
+      {...(several ? { confirm: store.name } : {})}
       danger
-      title={actions.deleteSnapshot.title(snapshot.name)}
-      lead={actions.deleteSnapshot.lead}
-      submit={actions.deleteSnapshot.submit}
-      body={() => null}
-      ask={(_body, headers) =>
-        api.DELETE("/api/v1/datastores/{datastore_id}/snapshots/{name}", { params: pathOf(store, snapshot), headers })
+      title={actions.deleteSnapshots.title(names, store.name)}
+      lead={actions.deleteSnapshots.lead(names.length)}
+      submit={actions.deleteSnapshots.submit}
+      body={() => ({ names: [...names] })}
+      ask={(body, headers) =>
+        api.POST("/api/v1/datastores/{datastore_id}/snapshots/delete", {
+          params: { path: { datastore_id: store.id } },
+          body,
+          headers,
+        })
       }
-    />
+    >
+      {() => several && <Names names={names} />}
+    </JobDialog>
   );
 }

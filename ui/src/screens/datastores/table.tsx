@@ -10,6 +10,7 @@ import type { Datastore, Group, Load } from "../../api/types";
 import { Fill } from "../../parts/fill";
 import { formatRate } from "../../format/bytes";
 import { formatOperations } from "../../format/performance";
+import type { Select } from "../../parts/selection";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -50,7 +51,7 @@ interface Props {
   readonly onBegin: (job: string) => void;
   /** Identifiers of the selected rows; null for readers who have nothing to do with several. */
   readonly selected: ReadonlySet<string> | null;
-  readonly onSelect: (ids: readonly string[], on: boolean) => void;
+  readonly onSelect: Select;
   readonly column: Column;
   readonly direction: Direction;
   readonly onSort: (column: Column, direction: Direction) => void;

@@ -424,8 +424,8 @@ export const datastores: Texts["datastores"] = {
         },
       },
       list: "Snapshots, neueste zuerst",
-      now: "Jetzt",
-      written: (bytes) => `${bytes} insgesamt zu dieser Zeit`,
+      select: (name) => `Snapshot ${name} auswählen`,
+      selectAll: "Alle Snapshots ohne Holds und Klone auswählen",
       actions: (name) => `Aktionen für Snapshot ${name}`,
     },
     hosts: {
@@ -575,10 +575,14 @@ export const datastores: Texts["datastores"] = {
         hosts: "Melden Sie zuerst alle Hosts ab. Sonst werden ihre VMs beschädigt.",
         submit: "Zurückrollen",
       },
-      deleteSnapshot: {
+      deleteSnapshots: {
         action: "Löschen",
-        title: (snapshot) => `Snapshot ${snapshot} löschen?`,
-        lead: "Daten, die nur dieser Snapshot hat, gehen verloren. Der Datastore ändert sich nicht.",
+        several: (count) =>
+          count === 0 ? "Ausgewählte Snapshots löschen" : count === 1 ? "1 Snapshot löschen" : `${count} Snapshots löschen`,
+        title: (names, store) =>
+          names.length === 1 ? `Snapshot ${names[0]} löschen?` : `${names.length} Snapshots von ${store} löschen?`,
+        lead: (count) =>
+          `Daten, die nur ${count === 1 ? "dieser Snapshot hat" : "diese Snapshots haben"}, gehen verloren. Der Datastore ändert sich nicht.`,
         submit: "Löschen",
       },
       force: "Trotzdem fortfahren",
