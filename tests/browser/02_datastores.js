@@ -128,6 +128,7 @@ test("snapshots are taken", async () => {
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
     await hasFocus(page.getByRole("button", { name: "Actions", exact: true }));
   }
+  await page.mouse.move(0, 0); // a tooltip of a row would be outside of the landmarks
   await inspect(page, "datastore-snapshots");
 });
 
@@ -303,6 +304,46 @@ test("selected snapshots are deleted by one request", async () => {
   await page.getByText("Delete snapshot: done").first().waitFor();
   assert.deepEqual(await names(), [...before, "extra-held"]);
   await hasFocus(page.getByRole("button", { name: "Delete selected snapshots" }));
+});
+
+test("the timeline shows each snapshot, and goes to its row", async () => {
+  const { request } = apiOf(page);
+  const store = (await request("GET", "/datastores")).items.find((datastore) => datastore.name === "vmfs1");
+  const [template] = (await request("GET", `/datastores/${store.id}/snapshots`)).items;
+  const now = Date.now();
+  const daily = Array.from({ length: 40 }, (_, index) => ({
+    ...template,
+    ...{ name: `daily-${index}`, guid: String(index), used: String(index * 7e6), created_at: new Date(now - (40 - index) * 86_400_000) },
+    ...{ holds: index === 5 ? 1 : 0, schedule: index % 4 === 0 ? null : "deleted" },
+  }));
+  await page.route("**/snapshots?*", (route) => route.fulfill({ json: { items: daily, next_cursor: null } }));
+  await page.route("**/holds?*", (route) => route.fulfill({ json: { items: [], next_cursor: null } }));
+  await page.goto(`/datastores/${store.id}/snapshots`);
+  const timeline = page.getByRole("slider", { name: "Timeline of the snapshots" });
+  const { width, height } = await timeline.boundingBox();
+  await timeline.hover({ position: { x: (width * 10) / 40, y: height / 2 } });
+  await page.getByText(/^daily-10, .*, By schedule: 66.8 MiB$/).waitFor();
+  await page.getByRole("row", { name: "daily-39" }).getByText("Deleted schedule").waitFor();
+  await inspect(page, "snapshots-timeline");
+  await page.mouse.move(0, 0);
+  await timeline.focus();
+  await page.getByText(/^daily-39, /).waitFor();
+  await page.keyboard.press("PageDown");
+  await page.keyboard.press("ArrowLeft");
+  await page.getByText(/^daily-28, .*, Without schedule: 187 MiB$/).waitFor();
+  await page.keyboard.press("Enter");
+  const row = page.getByRole("row", { name: "daily-28" });
+  await hasFocus(row);
+  const { y } = await row.boundingBox();
+  const screen = page.viewportSize();
+  assert.ok(y > 0 && y < screen.height, `the row is at ${y}`);
+  await page.setViewportSize({ width: 360, height: 800 });
+  await timeline.focus();
+  const tip = await page.getByText(/^daily-39, /).boundingBox();
+  await inspect(page, "snapshots-timeline-narrow");
+  for (const { x, width: wide } of [tip, await timeline.boundingBox()]) assert.ok(x > 0 && wide > 100 && x + wide <= 360, `${x}, ${wide}`);
+  await page.setViewportSize(screen);
+  await page.unrouteAll({ behavior: "wait" });
 });
 
 test("a missing datastore can be forgotten, and a volume without a datastore adopted", async () => {

@@ -23,6 +23,8 @@ class SnapshotResponse(Answer):
     referenced: Bytes
     holds: int
     clones: list[str]
+    schedule: str | None
+    """Identifier of the schedule that took it."""
     protected_until: Time | None
     """Nobody can destroy it before."""
 

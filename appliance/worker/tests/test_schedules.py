@@ -175,6 +175,8 @@ def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appl
     clock.due()
     protected = [name for name in names(appliance, store) if name != "before"]
     assert len(protected) == 2, "the schedule keeps 1, and may not destroy the other"
+    taken_by = {shown["name"]: shown["schedule"] for shown in appliance.get(f"/datastores/{store}/snapshots")["items"]}
+    assert taken_by == {"before": None} | dict.fromkeys(protected, schedule)
     deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": protected[:1]})
     refused = appliance.request(*deletion)
     assert refused.status_code == 409 and refused.json and "(protected until " in refused.json["blocking"][0]

@@ -3,7 +3,7 @@
 
 const MOST_STEPS = 4;
 const DAY_S = 86_400;
-const TIME_STEPS_S = [60, 300, 900, 3600, 3 * 3600, 6 * 3600, DAY_S, 7 * DAY_S, 30 * DAY_S, 61 * DAY_S];
+const TIME_STEPS_S = [60, 300, 900, 3600, 3 * 3600, 6 * 3600, DAY_S, 7 * DAY_S, 30 * DAY_S, 61 * DAY_S, 183 * DAY_S, 365 * DAY_S];
 const MOST_TIMES = 6;
 
 /** Values from 0 to at least `highest`, equally far apart. Sizes have steps that are round in binary units. */
@@ -21,7 +21,7 @@ export function valueTicks(highest: number, binary: boolean): number[] {
 
 /** Round local times, in seconds since 1970, between two times; and whether they are days. */
 export function timeTicks(from: number, to: number): { readonly times: readonly number[]; readonly days: boolean } {
-  const step = TIME_STEPS_S.find((candidate) => (to - from) / candidate <= MOST_TIMES) ?? 61 * DAY_S;
+  const step = TIME_STEPS_S.find((candidate) => (to - from) / candidate <= MOST_TIMES) ?? 730 * DAY_S;
   const offset = -60 * new Date(from * 1000).getTimezoneOffset();
   const first = Math.ceil((from + offset) / step) * step - offset;
   const count = Math.max(0, Math.floor((to - first) / step) + 1);

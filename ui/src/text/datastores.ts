@@ -361,7 +361,17 @@ export const datastores = {
         title: "No snapshots",
         body: "A snapshot preserves the present state. It takes space only as data changes.",
       },
-      columns: { name: "Name", created: "Taken", used: "Size", clones: "Clones" },
+      columns: { name: "Name", created: "Taken", schedule: "Schedule", used: "Size", clones: "Clones" },
+      deletedSchedule: "Deleted schedule",
+      timeline: {
+        title: "Timeline",
+        lead: "Height: space that only the snapshot holds.",
+        label: "Timeline of the snapshots: Enter goes to the row of the list",
+        kinds: { held: "Held", manual: "Without schedule", schedule: "By schedule" },
+        single: (name: string, time: string, kind: string, bytes: string) => `${name}, ${time}, ${kind}: ${bytes}`,
+        several: (count: number, first: string, last: string, bytes: string) =>
+          `${count} snapshots, ${first} to ${last}: ${bytes} or less each`,
+      },
       holds: {
         count: (count: number) => (count === 1 ? "1 hold" : `${count} holds`),
         held: (tag: string) => `held: ${tag}`,

@@ -85,7 +85,7 @@ const copy: Api.Datastore = {
 };
 const snapshots: Api.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ datastore: ID.vmfs, name, full_name: `tank/zvaai/vmfs1@${name}`, guid: `2${index}`, created_at: AT },
-  ...{ used: "0", referenced: "0", holds: index, clones: [], protected_until: null },
+  ...{ used: "0", referenced: "0", holds: index, clones: [], schedule: null, protected_until: null },
 }));
 const hold: Api.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
 const file: Api.VmdkFile = {

@@ -4,9 +4,9 @@
 import { Button, Checkbox, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { memo, useState } from "react";
+import { memo, useMemo, useState } from "react";
 import { api } from "../../api/client";
-import { snapshotsQuery } from "../../api/queries";
+import { schedulesQuery, snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
 import { formatExactTime } from "../../format/time";
 import { ActionsMenu } from "../../parts/actions-menu";
@@ -20,6 +20,7 @@ import { text } from "../../text";
 import { Clone, TakeSnapshot, type DialogProps } from "./actions";
 import { RestoreVm } from "./restore-vm";
 import { HoldLabels, HoldSnapshot, ReleaseHold } from "./holds";
+import { rowOf, Timeline } from "./timeline";
 
 const words = text.datastores.detail.snapshots;
 const actions = text.datastores.detail.actions;
@@ -47,7 +48,10 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
               <EmptyStateBody>{words.empty.body}</EmptyStateBody>
             </EmptyState>
           ) : (
-            <SnapshotTable store={store} snapshots={snapshots} onBegin={begin} />
+            <>
+              <Timeline snapshots={snapshots} />
+              <SnapshotTable store={store} snapshots={snapshots} onBegin={begin} />
+            </>
           )
         }
       </QueryBoundary>
@@ -74,6 +78,8 @@ interface TableProps {
 
 function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
   const enabled = snapshots.filter((snapshot) => snapshot.holds > 0).length <= TAGS_SHOWN;
+  const { data: schedules } = useQuery(schedulesQuery);
+  const names = useMemo(() => schedules && new Map(schedules.map(({ id, name }) => [id, name])), [schedules]);
   const [selected, select] = useSelection();
   // What the reader confirms does not change with the list.
   const [deleting, setDeleting] = useState<readonly Snapshot[] | null>(null);
@@ -108,6 +114,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
             )}
             <Th>{words.columns.created}</Th>
             <Th>{words.columns.name}</Th>
+            <Th>{words.columns.schedule}</Th>
             <Th>{words.columns.used}</Th>
             <Th>{words.columns.clones}</Th>
             <Th screenReaderText={text.datastores.detail.actions.menu} />
@@ -120,6 +127,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
               store={store}
               snapshot={snapshot}
               all={snapshots}
+              schedules={names}
               showTags={enabled}
               selected={mayDelete ? selected.has(snapshot.guid) : null}
               onSelect={select}
@@ -148,6 +156,8 @@ function isSelectable({ holds, clones }: Snapshot): boolean {
 }
 
 interface RowProps extends MenuProps {
+  /** Names by identifier; undefined until they are loaded. */
+  readonly schedules: ReadonlyMap<string, string> | undefined;
   readonly showTags: boolean;
   /** Null for readers who cannot delete it. */
   readonly selected: boolean | null;
@@ -155,9 +165,10 @@ interface RowProps extends MenuProps {
 }
 
 // A thousand rows, of which a selection changes one.
-const Row = memo(function Row({ store, snapshot, all, showTags, selected, onSelect, onBegin }: RowProps) {
+const Row = memo(function Row({ store, snapshot, all, schedules, showTags, selected, onSelect, onBegin }: RowProps) {
+  const { schedule } = snapshot;
   return (
-    <Tr>
+    <Tr id={rowOf(snapshot)} tabIndex={-1} className="zv-snapshot">
       {selected !== null && (
         <Td>
           <Checkbox
@@ -174,6 +185,9 @@ const Row = memo(function Row({ store, snapshot, all, showTags, selected, onSele
       </Td>
       <Td dataLabel={words.columns.name} modifier="breakWord">
         {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={showTags} />
+      </Td>
+      <Td dataLabel={words.columns.schedule}>
+        {schedule === null ? "–" : schedules && (schedules.get(schedule) ?? words.deletedSchedule)}
       </Td>
       <Td dataLabel={words.columns.used}>
         <Bytes value={snapshot.used} />

@@ -398,7 +398,16 @@ export const datastores: Texts["datastores"] = {
         title: "Keine Snapshots",
         body: "Ein Snapshot bewahrt den jetzigen Stand. Er belegt nur Platz, soweit sich Daten ändern.",
       },
-      columns: { name: "Name", created: "Erstellt", used: "Größe", clones: "Klone" },
+      columns: { name: "Name", created: "Erstellt", schedule: "Zeitplan", used: "Größe", clones: "Klone" },
+      deletedSchedule: "Gelöschter Zeitplan",
+      timeline: {
+        title: "Zeitachse",
+        lead: "Höhe: Platz, den nur der Snapshot belegt.",
+        label: "Zeitachse der Snapshots: Enter führt zur Zeile der Liste",
+        kinds: { held: "Mit Hold", manual: "Ohne Zeitplan", schedule: "Nach Zeitplan" },
+        single: (name, time, kind, bytes) => `${name}, ${time}, ${kind}: ${bytes}`,
+        several: (count, first, last, bytes) => `${count} Snapshots, ${first} bis ${last}: je höchstens ${bytes}`,
+      },
       holds: {
         count: (count) => (count === 1 ? "1 Hold" : `${count} Holds`),
         held: (tag) => `Hold: ${tag}`,
