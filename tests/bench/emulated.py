@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import shlex
 import sys
 import tarfile
@@ -21,12 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.offload_jobs import LOAD, OFFLOAD, compile_clients
 from support.emulated_pc import EmulatedPc
-from support.programs import CACHE, REPOSITORY
+from support.programs import CACHE, REPOSITORY, run
 from support.target import PROGRAM
 
 HOST = "10.0.2.2"
 """The address of this machine in QEMU's user network."""
-LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 PASSWORD = "correct horse 7"
 DISK = "/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_data"
 FOLDER = "/root/bench"
@@ -46,8 +46,9 @@ def pack(archive: Path, before: Path | None) -> None:
             tar.add(REPOSITORY / folder, folder)
         for program in (OFFLOAD, LOAD, PROGRAM):
             tar.add(program.resolve(), program.relative_to(REPOSITORY))
-        for library in LIBRARIES.glob("libiscsi.so.*"):
-            tar.add(library, f"libraries/{library.name}")
+        for name, library in re.findall(r"(\S+) => (/\S+)", run("ldd", LOAD)):
+            if name != "libc.so.6":
+                tar.add(Path(library).resolve(), f"libraries/{name}")
         if before:
             tar.add(before, "before")
 
@@ -77,7 +78,7 @@ def main(words: Sequence[str]) -> int:
                 environment = f"ZVAAI_DISKS={DISK} LD_LIBRARY_PATH={FOLDER}/libraries"
                 command = f"python3 {FOLDER}/tests/bench/builds.py {shlex.join(options)}"
                 print(pc.run("uname -r; zfs version | head -1; nproc"))
-                print(pc.run(f"{environment} {command} 2>&1 | tail -40", 7200))
+                print(pc.run(f"{environment} {command} 2>&1", 7200))
             server.shutdown()
     return 0
 
