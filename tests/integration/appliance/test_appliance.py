@@ -86,7 +86,7 @@ def test_a_logged_in_host_retains_its_disk(appliance: Appliance) -> None:
     appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
     assert [(hold["tag"], hold["of"]) for hold in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
     held = appliance.run("snapshot", "delete", "used", "before", "--yes")
-    assert held.returncode == 4 and "Release the holds first: audit" in held.stderr
+    assert held.returncode == 4 and "before (held: audit)" in held.stderr
     appliance.cli("snapshot", "release", "used", "before", "audit", "--wait")
     assert appliance.run("snapshot", "release", "used", "before", "audit").returncode == 3
 
