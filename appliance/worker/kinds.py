@@ -31,8 +31,8 @@ _BLK_MQ = Path("/sys/module/zfs/parameters/zvol_use_blk_mq")
 
 
 def _threading() -> dict[str, str]:
-    """Threads of OpenZFS for a zvol: off, because the target's threads then do its work, with more concurrency. With blk-mq a
-    thread that submits I/O would wait for the I/O, so they are on.
+    """Threads of OpenZFS for a zvol: off, because all pools share them, and a pool that hangs would stop the others. With blk-mq
+    a thread that submits I/O would wait for the I/O, so they are on.
     """
     uses_blk_mq = _BLK_MQ.exists() and _BLK_MQ.read_text().strip() != "0"
     return {"volthreading": "on" if uses_blk_mq else "off"}

@@ -98,8 +98,8 @@ CHECKS = (
         files=["appliance"],
         covers=["tests/simulators"],
         workers=2,
-        seconds=150,
-        processors=1.5,
+        seconds=100,
+        processors=1.4,
     ),
 )
 
@@ -127,7 +127,7 @@ NATIVE = (
         files=["tests/integration/appliance"],
         needs=[TARGET, SCHEMATHESIS],
         covers=[*APPLIANCE, "zvol_target"],
-        seconds=170,
+        seconds=270,
         processors=0.7,
     ),
     Suite(
@@ -145,8 +145,8 @@ NATIVE = (
         files=["tests/browser"],
         needs=[TARGET, CONSOLE],
         covers=["ui", "appliance/api", "appliance/gateway"],
-        seconds=170,
-        processors=1.2,
+        seconds=330,
+        processors=0.7,
     ),
     Suite(
         "environment",
@@ -191,7 +191,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, KERNEL],
         covers=[*BLOCK, "packaging/uml"],
-        seconds=400,
+        seconds=210,
         processors=0.9,
     ),
     Suite(
@@ -201,7 +201,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, KERNEL],
         covers=[*BLOCK, "packaging/uml"],
-        seconds=400,
+        seconds=330,
         processors=0.9,
     ),
     Suite(
@@ -212,7 +212,7 @@ ON_ZFS = (
         guest=True,
         needs=[FSAL, TARGET, KERNEL],
         covers=[*NFS, "packaging/uml"],
-        seconds=220,
+        seconds=130,
         processors=0.9,
     ),
     Suite(
@@ -223,7 +223,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, FSAL, KERNEL],
         covers=[*APPLIANCE, *BLOCK, *NFS],
-        seconds=400,
+        seconds=320,
         processors=0.9,
     ),
     Suite(
@@ -232,7 +232,7 @@ ON_ZFS = (
         files=["tests/environment/test_guest.py", "tests/environment/test_demo.py", "tests/faults"],
         needs=[TARGET, FSAL, KERNEL, CONSOLE],
         covers=["packaging/uml", "packaging/demo", *APPLIANCE, *BLOCK, *NFS],
-        seconds=400,
+        seconds=220,
         processors=0.9,
     ),
 )
