@@ -342,6 +342,10 @@ test("the timeline shows each snapshot, and goes to its row", async () => {
   const tip = await page.getByText(/^daily-39, /).boundingBox();
   await inspect(page, "snapshots-timeline-narrow");
   for (const { x, width: wide } of [tip, await timeline.boundingBox()]) assert.ok(x > 0 && wide > 100 && x + wide <= 360, `${x}, ${wide}`);
+  for (const button of await page.getByRole("banner").getByRole("button").all()) {
+    const { x, width: wide } = await button.boundingBox();
+    assert.ok(x >= 0 && x + wide <= 360, `the header's ${await button.getAttribute("aria-label")} ends at ${x + wide}`);
+  }
   await page.setViewportSize(screen);
   await page.unrouteAll({ behavior: "wait" });
 });
