@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """msgspec's conversions, safe for threads.
 
-msgspec 0.19 stores what it knows about a class before that is complete. If another thread uses the class then, the process
-crashes. So each class is read here once, under a lock. ruff refuses other uses (pyproject.toml).
+msgspec 0.19 stores its description of a class before the description is complete. If another thread uses the class then, the
+process crashes. So each class is described here once, under a lock. ruff refuses other uses (pyproject.toml).
 """
 
 import threading
@@ -12,13 +12,13 @@ import msgspec
 
 _Decoder = msgspec.json.Decoder  # noqa: TID251
 _decoders: dict[Any, _Decoder[Any]] = {}
-_reading = threading.Lock()
+_describing = threading.Lock()
 
 
 def _decoder(kind: Any) -> _Decoder[Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        with _reading:
+        with _describing:
             decoder = _decoders[kind] = _Decoder(kind)
     return decoder
 

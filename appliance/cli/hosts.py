@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, sessions."""
 
-import contextlib
-from collections.abc import Collection
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import Client, CommandError
 from appliance.cli.shared import Force, Run, Yes, ask_secret, changed_list, confirm, named, names_of, noun
 
 host = noun("host", "Manage ESXi hosts.")
@@ -17,30 +14,7 @@ Addresses = Annotated[list[str] | None, typer.Option("--address", help="An addre
 GroupName = Annotated[str | None, typer.Option("--group", "-g", help="Its host group; '' for none.")]
 
 
-def _in_use(client: Client) -> set[str]:
-    """iSCSI names that are logged in, and addresses that use NFS. Omits a data plane that does not answer."""
-    names: set[str] = set()
-    with contextlib.suppress(CommandError):
-        names |= {session["initiator"] for session in client.all("/sessions")}
-    with contextlib.suppress(CommandError):
-        names |= {user["address"] for user in client.all("/nfs-clients") if user["datastores"]}
-    return names
-
-
-def _with_last_seen(response: dict[str, Any], in_use: Collection[str]) -> dict[str, Any]:
-    """For people: "now", a time, or "never"."""
-    now = not {*response["iqns"], *response["addresses"]}.isdisjoint(in_use)
-    return {**response, "last_seen_at": "now" if now else response["last_seen_at"] or "never"}
-
-
-@host.command("list")
-def list_hosts(run: Run) -> None:
-    """List hosts."""
-    rows = run.client.all("/hosts")
-    if not run.output.as_json:
-        in_use = _in_use(run.client)
-        rows = named([_with_last_seen(row, in_use) for row in rows], names_of(run.client, "/host-groups"), "group")
-    run.output.rows(rows, "name", "group", "last_seen_at", "iqns", "addresses", "chap_name")
+host.table("list", "/hosts", "name group last_seen_at iqns addresses chap_name", "List hosts.", names={"group": "/host-groups"})
 
 
 @host.command("show", "esx1")
@@ -55,7 +29,7 @@ def show_host(run: Run, host: str) -> None:
     if run.output.as_json:
         run.output.raw({**response, **more, "esxcli": [*lines, *ready["esxcli"]]})
         return
-    (shown,) = named([_with_last_seen(response, _in_use(run.client))], names_of(run.client, "/host-groups"), "group")
+    (shown,) = named([response], names_of(run.client, "/host-groups"), "group")
     paths = [f"{session['peer']} to {session['portal']}" for session in sessions]
     run.output.fields({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
     print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))

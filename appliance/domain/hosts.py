@@ -26,7 +26,7 @@ target has.
 _SEEN_SETTING = "hosts_seen"
 """The setting with the time at which each host was last seen, by identifier. An observation, not configuration."""
 _SEEN_STEP_S = 30
-"""Less progress is not stored: the worker runs once a minute, and after each change."""
+"""A smaller step is not stored. The worker notes hosts once a minute, and after each change."""
 OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
 """ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096

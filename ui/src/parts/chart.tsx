@@ -35,8 +35,8 @@ interface Props {
 
 const WIDTH = 1000;
 const HEIGHT = 100;
-/** In a longer range a day and month are ambiguous. */
-const ONE_YEAR_S = 400 * 86_400;
+/** In a longer range, day and month do not name one day. */
+const LONGEST_WITH_DAYS_S = 400 * 86_400;
 const CLOCK = new Intl.DateTimeFormat(chosen.locale, { timeStyle: "short" });
 const MONTH = new Intl.DateTimeFormat(chosen.locale, { year: "numeric", month: "short" });
 const DATE = new Intl.DateTimeFormat(chosen.locale, { month: "short", day: "numeric" });
@@ -134,7 +134,7 @@ export function Plot({
   const place = placeOf(times, cursor.at);
   const shown = ((times[place] ?? to) - from) / span;
   const clock = timeTicks(from, to);
-  const scale = span > ONE_YEAR_S ? MONTH : clock.days ? DATE : CLOCK;
+  const scale = span > LONGEST_WITH_DAYS_S ? MONTH : clock.days ? DATE : CLOCK;
 
   const timeAt = ({ currentTarget, clientX }: MouseEvent<HTMLElement>) => {
     const { left, width } = currentTarget.getBoundingClientRect();
