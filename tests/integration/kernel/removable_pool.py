@@ -34,7 +34,8 @@ class RemovablePool(Pool):
     def _become(self, kind: str) -> None:
         run("dmsetup", "suspend", "--noflush", "--nolockfs", "removable")
         run("dmsetup", "load", "removable", "--table", self._table(kind))
-        run("dmsetup", "resume", "removable")
+        # udev may be waiting for a LUN of the suspended pool: it reads the partition table of each disk that was written.
+        run("dmsetup", "resume", "--noudevsync", "removable")
 
     @contextmanager
     def removed(self) -> Iterator[None]:
