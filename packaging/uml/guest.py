@@ -33,8 +33,6 @@ OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
 _SUFFIX = "" if OPENZFS == "2.3" else f"-{OPENZFS}"
 KERNEL = CACHE / f"uml{_SUFFIX}"
 """Output of `build`: kernel and modules; for 2.4 its user land too."""
-XSTATE = CACHE / "xstate/xstate.so"
-"""Library that lets the kernel run on processors with AMX (xstate.c)."""
 ZVOL_CLONE = CACHE / f"zvol_clone{_SUFFIX}" / "zvol_clone.ko"
 
 HOST_ADDRESS = "192.0.2.1"
@@ -272,7 +270,7 @@ class GuestProcess:
             stdin=subprocess.DEVNULL,
             stdout=options.console,
             stderr=(self._state / "start.log").open("wb"),
-            env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"], "LD_PRELOAD": str(XSTATE)},
+            env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"]},
             start_new_session=True,
         )
         os.setns(caller_network, os.CLONE_NEWNET)
@@ -303,6 +301,7 @@ class GuestProcess:
             "loglevel=3",
             "panic=-1",
             "noreboot",
+            "seccomp=auto",
             "umid=guest",
             f"uml_dir={self._state}/",
             "vec0:transport=tap,ifname=tap0",
