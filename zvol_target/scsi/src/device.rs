@@ -404,7 +404,7 @@ impl Device {
             drop(inventory);
             return Addressed::NoUnit(nexus);
         };
-        if inventory.is_fenced(number, &nexus.initiator_port)
+        if inventory.is_fenced(number, &nexus.initiator_device)
             && !router::runs_while_not_ready(&command.cdb)
         {
             return Addressed::Fenced;

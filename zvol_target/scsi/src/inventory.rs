@@ -171,15 +171,15 @@ impl Inventory {
         present.chain(removed).collect()
     }
 
-    /// Whether tasks that the initiator port considers ended still run in the unit at the number, or in a unit that it replaced.
-    pub(crate) fn is_fenced(&self, number: u16, initiator_port: &str) -> bool {
+    /// Whether tasks that the initiator device considers ended still run in the unit at the number, or in a unit that it replaced.
+    pub(crate) fn is_fenced(&self, number: u16, initiator_device: &str) -> bool {
         let removed = self.removed.iter();
         let mut removed = removed
             .filter(|removed| removed.number == number)
             .filter_map(|removed| removed.unit.upgrade());
         self.unit(number)
-            .is_some_and(|unit| unit.tasks.is_fenced(initiator_port))
-            || removed.any(|unit| unit.tasks.is_fenced(initiator_port))
+            .is_some_and(|unit| unit.tasks.is_fenced(initiator_device))
+            || removed.any(|unit| unit.tasks.is_fenced(initiator_device))
     }
 
     /// Whether the host may use the unit at the number.
@@ -223,7 +223,7 @@ impl Inventory {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
             unit.copies.remove_nexus(nexus.id);
-            unit.tasks.lose_nexus(nexus.id, &nexus.initiator_port);
+            unit.tasks.lose_nexus(nexus.id, &nexus.initiator_device);
             if let Some(reservations) = unit.reservations() {
                 reservations.nexus_lost(nexus.id);
             }

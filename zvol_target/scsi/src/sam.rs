@@ -272,7 +272,7 @@ pub trait ScsiTarget: Send + Sync {
     ) -> LocalBoxFuture<'static, Outcome>;
 
     /// Runs a task management function; ready when every affected task has ended. If the future is dropped before, the logical
-    /// units are fenced until the tasks have ended: commands of the nexus' initiator port, or after a reset of all ports, end
+    /// units are fenced until the tasks have ended: commands of the nexus' initiator device, or after a reset of all, end
     /// with BUSY.
     fn manage_tasks(
         self: Arc<Self>,

@@ -18,7 +18,7 @@ pub(crate) fn manage(
     nexus: &Nexus,
     function: TaskManagementFunction,
 ) -> LocalBoxFuture<'static, FunctionResponse> {
-    let initiator_port = Some(nexus.initiator_port.clone());
+    let host = Some(nexus.initiator_device.clone());
     let waits = match function {
         TaskManagementFunction::AbortTask {
             logical_unit,
@@ -30,14 +30,14 @@ pub(crate) fn manage(
             if aborted.iter().all(|(_, tasks)| tasks.is_empty()) {
                 Err(FunctionResponse::TaskDoesNotExist)
             } else {
-                Ok(Unended::new(aborted, initiator_port))
+                Ok(Unended::new(aborted, host))
             }
         }),
         // The task set belongs to the nexus (TST = 001b).
         TaskManagementFunction::AbortTaskSet(logical_unit)
         | TaskManagementFunction::ClearTaskSet(logical_unit) => units(device, nexus, logical_unit)
             .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent)))
-            .map(|aborted| Unended::new(aborted, initiator_port)),
+            .map(|aborted| Unended::new(aborted, host)),
         TaskManagementFunction::LogicalUnitReset(logical_unit) => {
             units(device, nexus, logical_unit).map(|units| {
                 let condition = AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED;
@@ -56,9 +56,7 @@ pub(crate) fn manage(
     Box::pin(async move {
         match waits {
             Ok(aborted) => {
-                for (unit, tasks) in &aborted.tasks {
-                    unit.tasks.wait_until_ended(tasks).await;
-                }
+                aborted.wait().await;
                 FunctionResponse::Complete
             }
             Err(response) => response,
@@ -89,17 +87,21 @@ fn units(
 type Aborted = Vec<(Arc<LogicalUnit>, AbortedTasks)>;
 
 /// Aborted tasks. When their waiter is dropped, the units are fenced until they have ended.
-struct Unended {
+pub(crate) struct Unended {
     tasks: Aborted,
-    /// Initiator port that considers them ended; `None`: all ports.
-    initiator_port: Option<String>,
+    /// Initiator device that considers them ended; `None`: all.
+    host: Option<String>,
 }
 
 impl Unended {
-    fn new(tasks: Aborted, initiator_port: Option<String>) -> Self {
-        Self {
-            tasks,
-            initiator_port,
+    pub(crate) fn new(tasks: Aborted, host: Option<String>) -> Self {
+        Self { tasks, host }
+    }
+
+    /// Ready when they have ended.
+    pub(crate) async fn wait(&self) {
+        for (unit, tasks) in &self.tasks {
+            unit.tasks.wait_until_ended(tasks).await;
         }
     }
 }
@@ -107,7 +109,7 @@ impl Unended {
 impl Drop for Unended {
     fn drop(&mut self) {
         for (unit, tasks) in &self.tasks {
-            unit.tasks.fence(tasks, self.initiator_port.as_deref());
+            unit.tasks.fence(tasks, self.host.as_deref());
         }
     }
 }

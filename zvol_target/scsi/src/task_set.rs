@@ -216,8 +216,8 @@ impl Members {
 struct Fence {
     /// By [`Task::sequence`].
     tasks: BTreeSet<u64>,
-    /// Fenced initiator port; `None`: all ports.
-    initiator_port: Option<String>,
+    /// Fenced initiator device; `None`: all. Not the port alone: a host repeats on another path what it has aborted on one.
+    host: Option<String>,
 }
 
 #[derive(Debug)]
@@ -341,14 +341,14 @@ impl TaskSet {
         AbortedTasks(aborted)
     }
 
-    /// Aborts the tasks of a lost nexus. Until they have ended, the unit is fenced for its initiator port.
-    pub(crate) fn lose_nexus(&self, nexus: u64, initiator_port: &str) {
+    /// Aborts the tasks of a lost nexus. Until they have ended, the unit is fenced for its initiator device.
+    pub(crate) fn lose_nexus(&self, nexus: u64, host: &str) {
         let aborted = self.abort(|of, _| (of == nexus).then_some(Abort::Silent));
-        self.fence(&aborted, Some(initiator_port));
+        self.fence(&aborted, Some(host));
     }
 
-    /// Fences the unit for an initiator port, or for all, until all of `tasks` have ended.
-    pub(crate) fn fence(&self, tasks: &AbortedTasks, initiator_port: Option<&str>) {
+    /// Fences the unit for an initiator device, or for all, until all of `tasks` have ended.
+    pub(crate) fn fence(&self, tasks: &AbortedTasks, host: Option<&str>) {
         let mut sets = lock(&self.sets);
         let is_pending = |task: &&Arc<Task>| {
             let members = sets.by_nexus.get(&task.nexus);
@@ -359,18 +359,18 @@ impl TaskSet {
         if !tasks.is_empty() {
             sets.fences.push(Fence {
                 tasks,
-                initiator_port: initiator_port.map(str::to_owned),
+                host: host.map(str::to_owned),
             });
             self.fenced.store(true, Ordering::Release);
         }
     }
 
-    /// Whether aborted tasks that the initiator port considers ended still run here. New commands must wait for them: a late
+    /// Whether aborted tasks that the initiator device considers ended still run here. New commands must wait for them: a late
     /// write of theirs would overwrite newer data.
-    pub(crate) fn is_fenced(&self, initiator_port: &str) -> bool {
+    pub(crate) fn is_fenced(&self, host: &str) -> bool {
         let is_for = |fence: &Fence| {
-            let port = fence.initiator_port.as_deref();
-            port.is_none_or(|port| port == initiator_port)
+            let fenced = fence.host.as_deref();
+            fenced.is_none_or(|fenced| fenced == host)
         };
         self.fenced.load(Ordering::Acquire) && lock(&self.sets).fences.iter().any(is_for)
     }

@@ -14,6 +14,7 @@ use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::router::NOT_READY;
 use crate::sense::{Sense, SenseKey};
+use crate::task_management::Unended;
 
 /// SERVICE ACTION (SPC-5 6.17.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,10 +325,9 @@ async fn abort(
         });
         aborted.push((unit, tasks));
     }
-    for (unit, tasks) in &aborted {
-        let ended = unit.tasks.wait_until_ended(tasks);
-        execution.task.unless_aborted(ended).await?;
-    }
+    // If this command is aborted itself, the unit is fenced until they have ended.
+    let aborted = Unended::new(aborted, None);
+    execution.task.unless_aborted(aborted.wait()).await?;
     // A task of a third-party copy can belong to another unit. Each of its steps checks reservations after it has locked its
     // range here. Locking all ranges waits for steps that checked earlier.
     let ranges = &execution.unit.ranges;

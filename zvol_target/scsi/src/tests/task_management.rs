@@ -232,9 +232,10 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
     assert!(poll(&mut hanging).is_pending());
     device.nexus_lost(&initiator.nexus);
-    // The same initiator port in a new session.
+    // The same host on another path.
     let nexus = Arc::new(Nexus {
         id: u64::MAX,
+        initiator_port: format!("{},i,0x00023d000002", initiator.nexus.initiator_device),
         ..(*initiator.nexus).clone()
     });
     device.nexus_established(&nexus);
@@ -286,7 +287,7 @@ fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
         identifier: 1,
     };
     let reset = TaskManagementFunction::LogicalUnitReset(UNIT);
-    // An abort fences its port; a reset fences all ports.
+    // An abort fences its host; a reset fences all.
     for (function, of_others) in [(abort, Status::Good), (reset, Status::Busy)] {
         volume.hold();
         let mut hanging = read(&initiator, 1, TaskAttribute::Simple);

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::parameter_list::Cscd;
+use crate::additional_sense::AdditionalSense;
 use crate::device::Device;
 use crate::execution::Execution;
 use crate::lock;
 use crate::logical_unit::LogicalUnit;
 use crate::reservations::ReservationRule;
 use crate::sam::Nexus;
+use crate::sense::Sense;
 use crate::task_set::{Aborted, Task};
 
 /// Most concurrent copies that move data for one host, over all its nexuses. Others wait.
@@ -119,10 +121,17 @@ enum Right {
 
 impl CopyEnd {
     /// The unit of the command.
-    pub(super) fn addressed(execution: &Execution) -> Option<Self> {
+    ///
+    /// # Errors
+    /// LOGICAL UNIT NOT SUPPORTED if it was removed, also if another unit has its number now.
+    pub(super) fn addressed(execution: &Execution) -> Result<Self, Sense> {
         let number = execution.number;
         let unit = execution.device.unit_of_nexus(execution.nexus, number);
-        unit.map(|unit| Self {
+        let unit = unit.filter(|unit| std::ptr::eq(Arc::as_ptr(unit), execution.unit));
+        let unit = unit.ok_or(Sense::illegal_request(
+            AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED,
+        ))?;
+        Ok(Self {
             unit,
             number,
             by: Right::Seen,

@@ -58,9 +58,7 @@ async fn make_token(
     ranges: &[ByteRange],
     inactivity_timeout: Option<u32>,
 ) -> Result<Box<[u8; TOKEN_BYTES]>, Failure> {
-    let Some(end) = CopyEnd::addressed(execution) else {
-        return Err(Failure::Aborted);
-    };
+    let end = CopyEnd::addressed(execution)?;
     let locks = &end.unit.ranges;
     let ranges: Vec<Range<u64>> = ranges
         .iter()
@@ -161,9 +159,7 @@ async fn write(
     offset: u64,
     ranges: &[ByteRange],
 ) -> Result<(), Failure> {
-    let Some(destination) = CopyEnd::addressed(execution) else {
-        return Err(Failure::Aborted);
-    };
+    let destination = CopyEnd::addressed(execution)?;
     let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
     let source = CopyEnd::of_token(&unit, rod.number, &rod.host);
     drop(unit);

@@ -218,15 +218,14 @@ impl HeldSteps<'_, '_> {
         self.check()?;
         let read = step.source_offset..step.source_offset + step.length;
         let mut written = step.destination_offset..step.destination_offset + step.length;
-        let mut kind = Hold::Write;
         if step.partial {
             let block_bytes = u64::from(destination.unit.capacity().block_bytes());
             written.start -= written.start % block_bytes;
             written.end = written.end.next_multiple_of(block_bytes);
-            kind = Hold::Exclusive;
         }
         let ranges = &source.unit.ranges;
-        let held = ranges.copy(read, &destination.unit.ranges, (kind, written));
+        // Not beside a WRITE: a step that outlives its aborted command would overwrite a later one, and a fence covers other units.
+        let held = ranges.copy(read, &destination.unit.ranges, (Hold::Exclusive, written));
         let guard = self.execution.task.unless_aborted(held).await?;
         // The wait can have been long.
         self.check()?;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::super::{
-    Initiator, Sent, block_on, has_status, is_good, pattern, poll, setup, stuck_write, write_10,
+    Initiator, Sent, TEST_UNIT_READY, block_on, has_status, is_good, pattern, poll, setup,
+    stuck_write, write_10,
 };
 use super::{
     EA, EA_AR, INVALID_FIELD_IN_PARAMETER_LIST, PREEMPT, PREEMPT_AND_ABORT,
@@ -154,8 +155,12 @@ fn a_preempt_that_waits_is_aborted_itself_when_its_own_host_is_preempted() {
     assert!(poll(&mut ends_it).is_pending());
     assert!(has_status(&poll(&mut waits), Status::TaskAborted));
     assert!(is_good(&poll(&mut ends_it)));
+    // The command of the first victim can still change data.
+    assert_eq!(second.run(&TEST_UNIT_READY).status, Status::Busy);
     volume.release(1);
     assert!(has_status(&poll(&mut in_volume), Status::TaskAborted));
+    while second.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+    assert_eq!(second.run(&TEST_UNIT_READY).status, Status::Good);
 }
 
 #[test]

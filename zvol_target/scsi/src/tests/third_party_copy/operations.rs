@@ -38,9 +38,19 @@ fn a_copy_locks_its_ranges_against_writers() {
     let mut to_source = write(0, 63);
     assert!(poll(&mut to_source).is_pending());
     assert!(is_good(&poll(&mut write(0, 64))));
+    // Also if the copy is aborted: its step would overwrite what is written to the destination before the step has ended.
+    let begun = volumes[1].begun();
+    let mut to_destination = write(1, 63);
+    assert!(poll(&mut to_destination).is_pending());
+    assert_eq!(volumes[1].begun(), begun);
+    let mut behind = write(1, 64);
+    assert!(poll(&mut behind).is_pending());
+    assert_eq!(volumes[1].begun(), begun + 1);
     volumes[1].release(1000);
     assert!(is_good(&Poll::Ready(block_on(task))));
-    assert!(is_good(&Poll::Ready(block_on(to_source))));
+    for task in [to_source, to_destination, behind] {
+        assert!(is_good(&Poll::Ready(block_on(task))));
+    }
 }
 
 #[test]
