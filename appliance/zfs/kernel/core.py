@@ -64,7 +64,7 @@ class Core(ABC):
     def answering_pools(self) -> list[str]:
         """Names of the imported pools that are not suspended."""
         if not KSTAT.is_dir():
-            raise errors.EngineUnavailable("OpenZFS is not loaded")
+            raise errors.EngineUnavailable(messages.NOT_LOADED)
         states = {path.parent.name: path.read_text().strip() for path in KSTAT.glob("*/state")}
         return sorted(name for name, state in states.items() if state not in {"SUSPENDED", "UNAVAIL", "FAULTED"})
 
@@ -72,7 +72,7 @@ class Core(ABC):
         """Raises NoSuchPool, PoolUnavailable. Call it before operations that would wait for a suspended pool."""
         path = KSTAT / name / "state"
         if not KSTAT.is_dir():
-            raise errors.EngineUnavailable("OpenZFS is not loaded")
+            raise errors.EngineUnavailable(messages.NOT_LOADED)
         try:
             state = path.read_text().strip()
         except OSError:

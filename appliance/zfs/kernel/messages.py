@@ -12,6 +12,9 @@ from appliance.zfs import errors
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.names import pool_of
 
+NOT_LOADED = "OpenZFS is not loaded. Run: modprobe zfs. If that fails: apt full-upgrade, then reboot"
+"""DKMS builds OpenZFS only for kernels whose headers are installed, which are those of the newest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -83,7 +86,7 @@ _DEVICE_IN_USE = r"(?P<device>/\S+) (?P<by>(?:is |contains |has |in use)[^\n]*)"
 _QUOTED = r"'(?P<name>[^'\n]*)'"
 _TABLE: tuple[tuple[str, Maker], ...] = (
     # the whole machine
-    (r"ZFS modules are not loaded|/dev/zfs|Failed to initialize", lambda r, f: errors.EngineUnavailable("OpenZFS is not loaded")),
+    (r"ZFS modules are not loaded|/dev/zfs|Failed to initialize", lambda r, f: errors.EngineUnavailable(NOT_LOADED)),
     (r"permission denied", lambda r, f: errors.EngineUnavailable("not allowed: only root may do this")),
     (
         r"pool I/O is currently suspended|I/O suspended",

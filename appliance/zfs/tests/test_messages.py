@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.zfs import errors
+from appliance.zfs.kernel import messages
 from appliance.zfs.kernel.messages import Request, translate
 
 REPAIR = "invalid vdev specification\nthe following errors must be manually repaired:\n"
@@ -55,7 +56,7 @@ SEEN: list[tuple[Request, str, errors.ZfsError]] = [
     (TANK, "cannot scrub tank: currently scrubbing; use 'zpool scrub -s' to cancel\n", errors.ScanRunning("tank", "scrub")),
     (TANK, "cannot cancel scrubbing tank: there is no active scrub\n", errors.NoScanRunning("tank")),
     (Request("x", "tank", device="/dev/sda"), LAST, errors.InsufficientReplicas("tank", "/dev/sda")),
-    (V1, NOT_LOADED, errors.EngineUnavailable("OpenZFS is not loaded")),
+    (V1, NOT_LOADED, errors.EngineUnavailable(messages.NOT_LOADED)),
     (V1, SUSPENDED, errors.PoolUnavailable("tank", "suspended: its devices do not answer")),
     (TANK, "cannot resolve path '/dev/sdz'\n", errors.NoSuchDevice("/dev/sdz")),
     (V1, "something new\n", errors.UnexpectedFailure("x", "something new")),
