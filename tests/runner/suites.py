@@ -59,7 +59,7 @@ SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi"
 OPENZFS_2_4 = "build-kernel-2.4"
 
 BUILDS = (
-    Job(KERNEL, ["packaging/build-kernel"], seconds=330),
+    Job(KERNEL, ["packaging/build-kernel"], seconds=400),
     Job(TARGET, ["packaging/build-target"], seconds=100),
     Job(FSAL, ["packaging/build-ganesha-fsal"], seconds=60),
     Job(CONSOLE, ["packaging/build-console"], seconds=60),
@@ -68,8 +68,8 @@ BUILDS = (
     Job(IMAGE, ["packaging/build-image"], [PACKAGES], seconds=1200),
     Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
     Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
-    Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
-    Job(OPENZFS_2_4, ["packaging/build-kernel"], seconds=330, environment={"ZVAAI_ZFS": "2.4"}),
+    Job(FALLBACK, ["packaging/build-kernel"], seconds=400, environment={"UML_FALLBACK": "1"}),
+    Job(OPENZFS_2_4, ["packaging/build-kernel"], seconds=400, environment={"ZVAAI_ZFS": "2.4"}),
 )
 
 APPLIANCE = ("appliance", "tests/simulators", "packaging/systemd", "packaging/dbus", "packaging/zed")
@@ -304,7 +304,7 @@ ONLY_LONG = (
     Suite("fuzz-fsal", "a fixed number of inputs from the seeds on", Run.LONG, ["ganesha_fsal/fuzz/run", "short"], seconds=100),
     Suite(
         "fallback-kernel",
-        "the kernel for when Debian has dropped the pinned one",
+        "the kernel for when Debian has dropped the usual one",
         Run.LONG,
         again=["tests/integration/target/test_clients.py", "tests/integration/kernel/test_initiator.py"],
         guest=True,

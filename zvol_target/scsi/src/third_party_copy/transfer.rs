@@ -224,7 +224,7 @@ impl HeldSteps<'_, '_> {
             written.end = written.end.next_multiple_of(block_bytes);
         }
         let ranges = &source.unit.ranges;
-        // Not beside a WRITE: a step that outlives its aborted command would overwrite a later one, and a fence covers other units.
+        // No WRITE runs meanwhile: a step that outlives its aborted command would overwrite it. A fence is of the command's unit only.
         let held = ranges.copy(read, &destination.unit.ranges, (Hold::Exclusive, written));
         let guard = self.execution.task.unless_aborted(held).await?;
         // The wait can have been long.
