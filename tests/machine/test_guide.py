@@ -389,12 +389,13 @@ def test_leave_recovery_mode(replacement: Machine) -> None:
 
 def test_remove(replacement: Machine) -> None:
     """Pools and keys of encrypted datastores stay. No unit fails."""
+    replacement.run("mkdir -p /var/backups/zvaai/made-by-an-upgrade")
     names = {"'zvaai*'": "'zvaai*' zvaai-rig+"}  # zvaai-rig has the modules of this kernel
     GUIDE.run(replacement, "apt purge 'zvaai*'", names, "-y", seconds=600)
     assert "tank" in replacement.run("zpool list") and "vmfs1" in replacement.run("zfs list -o zvaai:name -t volume")
-    assert replacement.run("cd / && ls -d var/lib/zvaai* etc/zvaai run/zvaai-target 2>/dev/null", check=False).split() == [
-        "var/lib/zvaai-helper"
-    ]
+    assert replacement.run(
+        "cd / && ls -d var/lib/zvaai* var/backups/zvaai etc/zvaai run/zvaai-target 2>/dev/null", check=False
+    ).split() == ["var/lib/zvaai-helper"]
     assert replacement.run("ls /var/lib/zvaai-helper/*.key")
     assert properties(replacement, "nfs-ganesha", "ExecStart")["ExecStart"].find("/etc/zvaai") == -1
     assert [unit for unit in failed_units(replacement) if "zvaai" in unit] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -129,12 +130,13 @@ def test_if_the_new_target_does_not_start_the_old_one_serves(
 ) -> None:
     """Also if the following version does not start. A version that starts repairs everything."""
 
-    def broken(name: str, tree: Path) -> None:
+    def replaced_by(text: str, name: str, tree: Path) -> None:
         if name == "zvaai-target":
-            (tree / "usr/sbin/zvaai-target").write_text('#!/bin/sh\n[ "$1" = --version ] || exit 1\n')
+            (tree / "usr/sbin/zvaai-target").write_text(text)
 
-    for number in (2, 3):
-        publish(site, f"{built}+{number}", broken)
+    serves_not, cannot_be_executed = '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "#!/nowhere\n"
+    for number, text in ((2, serves_not), (3, cannot_be_executed)):
+        publish(site, f"{built}+{number}", partial(replaced_by, text))
         with Writers(server) as writers:
             said = get(server, f"{built}+{number}", check=False)
             waited = interruptions(writers, server)
