@@ -255,7 +255,8 @@ def check_wait(session: Session, name: str, address: str) -> None:
     now = time.time()
     for key in _keys(name, address).values():
         failure = session.get(LoginFailure, key)
-        if failure is not None and failure.locked_until > now:
+        # Later than any wait lasts: the clock was ahead.
+        if failure is not None and now < failure.locked_until <= now + _LONGEST_WAIT_S:
             raise TooManyError("too many failed attempts", max(1, round(failure.locked_until - now)))
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.generation import SETTINGS, STATE, TABLES
 from appliance.database.models import Base, Host, LoginSession, Schedule, Setting, User
-from appliance.domain import hosts, logins
+from appliance.domain import hosts, logins, schedule_times
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
@@ -108,6 +108,8 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
             session.execute(update(table).where(table.c.id != caller).values(name=table.c.id))
         else:
             session.execute(delete(table))
+    for row in content["schedules"]:
+        schedule_times.zone(row["time_zone"])
     for name in TABLES:
         for row in users if name == "users" else content[name]:
             _put(session, _table(name), row | {column: seal.seal(row[column]) for column in _SEALED.get(name, ()) if row[column]})

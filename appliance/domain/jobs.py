@@ -16,6 +16,8 @@ from appliance.domain.journal import publish
 
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
 ACTIVE = (QUEUED, RUNNING)
+ABANDONED = "abandoned"
+"""Code of the problem of an abandoned job."""
 QUEUE = 1000
 RETAINED = 20_000
 
@@ -79,7 +81,9 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
     session.add(job)
     session.flush()
     if sequence % 200 == 0:
-        session.execute(delete(Job).where(Job.sequence <= sequence - RETAINED, Job.state.not_in(ACTIVE)))
+        old = (Job.sequence <= sequence - RETAINED, Job.state.not_in(ACTIVE))
+        # An abandoned job still has datastores out of service.
+        session.execute(delete(Job).where(*old, Job.problem["code"].as_string().is_distinct_from(ABANDONED)))
     _changed(session, job)
     return job
 
@@ -183,9 +187,6 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
         cancelled.state, cancelled.ended_at = CANCELLED, time.time()
     _changed(session, cancelled)
     return cancelled
-
-
-ABANDONED = "abandoned"
 
 
 def abandon(session: Session, job_id: str, actor: str) -> Job:

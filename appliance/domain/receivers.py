@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Delivery, Receiver
@@ -241,12 +241,18 @@ def begin_test(session: Session, receiver_id: str) -> Delivery:
 
 
 def next_deliveries(session: Session, now: float) -> list[int]:
-    """The oldest waiting delivery of each destination, if it is due: a destination receives deliveries in order."""
+    """The oldest waiting delivery of each destination, if it is due: a destination receives deliveries in order. Also if it is
+    due later than any wait lasts: then the clock was ahead.
+    """
     oldest = select(func.min(Delivery.id)).where(Delivery.state == PENDING).group_by(Delivery.receiver_id)
     chosen = (
         select(Delivery.id)
         .join(Receiver, Receiver.id == Delivery.receiver_id)
-        .where(Delivery.id.in_(oldest), Delivery.due_at <= now, Receiver.enabled.is_(True))
+        .where(
+            Delivery.id.in_(oldest),
+            or_(Delivery.due_at <= now, Delivery.due_at > now + 1.2 * _LONGEST_WAIT_S),
+            Receiver.enabled.is_(True),
+        )
     )
     return list(session.scalars(chosen))
 

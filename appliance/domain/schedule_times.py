@@ -27,7 +27,11 @@ def zone(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidError("time_zone", f"there is no time zone {name!r}", "a name such as UTC or Europe/Berlin") from None
+        raise InvalidError(
+            "time_zone",
+            f"there is no time zone {name!r}",
+            "a name such as UTC or Europe/Berlin; for US/Eastern and its like, apt install tzdata-legacy",
+        ) from None
 
 
 def check(every_minutes: int, at: str, time_zone: str) -> None:

@@ -161,6 +161,10 @@ class Server:
             self._policy.check(operation.name, arguments)
             return protocol.encode_result(self._perform(operation, arguments, process, user))
         except (ZfsError, GaneshaError) as problem:
+            if isinstance(problem, Refused):
+                _log.warning(
+                    "%s", json.dumps({"audit": "refused", "reason": problem.reason[:300], "process": process, "user": user})
+                )
             return protocol.encode_error(problem)
         except Exception as problem:
             _log.exception("a request failed")

@@ -161,8 +161,11 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         """Does not destroy snapshots with new holds or clones."""
         destroyed = 0
         for name in plan.expired:
-            with contextlib.suppress(zfs.NoSuchHold, zfs.NoSuchSnapshot):
-                context.engine.release([name], retention.PROTECTED)
+            with contextlib.suppress(zfs.NoSuchSnapshot, zfs.NoSuchDataset):
+                with contextlib.suppress(zfs.NoSuchHold):
+                    context.engine.release([name], retention.PROTECTED)
+                # With another hold it stays, and would count as protected until a time that has passed.
+                context.engine.inherit_property(name, retention.PROTECT)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying them", 10 + 80 * begin // len(plan.names))
             destroyable = {

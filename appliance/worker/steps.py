@@ -214,8 +214,10 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
 
 
 def in_service(context: Context, job_id: str) -> None:
-    """Ends `out_of_service`, also for a run that is resumed after this."""
+    """Ends `out_of_service`, also for a run that is resumed after this. Raises Abandoned: then it remains out of service."""
     with context.store.session() as session:
+        if jobs.job(session, job_id).state not in jobs.ACTIVE:
+            raise Abandoned
         jobs.note(session, job_id, out_of_service=[], done=True)
 
 

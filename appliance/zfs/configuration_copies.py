@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -51,7 +52,13 @@ def read_folder(folder: Path) -> list[str]:
             newest[match[1]] = max(newest.get(match[1], -1), int(match[2]))
     texts = []
     for installation, generation in sorted(newest.items())[:_INSTALLATIONS]:
-        with (folder / f"{installation}-{generation}.json").open(encoding="utf-8", errors="replace") as file:
+        # No link, which could lead to any file of root, and nothing that would block, such as a FIFO.
+        descriptor = os.open(
+            folder / f"{installation}-{generation}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Refused(f"{file.name} is no regular file")
             texts.append(file.read(LARGEST))
     return texts
 

@@ -112,35 +112,41 @@ class SnapshotFolders(Folders):
     def restore_range(self, snapshot: str, path: str, identifier: str, file: str, offset: int, length: int) -> int:
         if not 0 <= offset < 1 << 63 or not 0 < length <= MOST_RANGE_BYTES:
             raise Refused(f"a range of {length} bytes at {offset}")
-        with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
-            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if offset == 0 else 0)
-            with _opened(_component(file), flags, folder) as made, _space(path):
-                _copy_owner(made, os.fstat(source))
-                copied = 0
-                while copied < length:
-                    part = min(_PART_BYTES, length - copied)
-                    count = os.copy_file_range(source, made, part, offset + copied, offset + copied)
-                    if count == 0:
-                        break
-                    copied += count
-                if copied < length:  # the end of the file: a hole at the end has no bytes to copy
-                    status = os.fstat(source)
-                    os.ftruncate(made, status.st_size)
-                    os.fsync(made)
-                    os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
+        with (
+            self._file(snapshot, path) as source,
+            self._made(snapshot, path, identifier) as folder,
+            _destination(folder, file, new=offset == 0) as made,
+            _space(path),
+        ):
+            _copy_owner(made, os.fstat(source))
+            copied = 0
+            while copied < length:
+                part = min(_PART_BYTES, length - copied)
+                count = os.copy_file_range(source, made, part, offset + copied, offset + copied)
+                if count == 0:
+                    break
+                copied += count
+            if copied < length:  # the end of the file: a hole at the end has no bytes to copy
+                status = os.fstat(source)
+                os.ftruncate(made, status.st_size)
+                os.fsync(made)
+                os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
         return copied
 
     def restore_text(self, snapshot: str, path: str, identifier: str, file: str, text: bytes) -> None:
         if len(text) > MOST_TEXT_BYTES:
             raise Refused(f"a text of {len(text)} bytes")
-        with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with _opened(_component(file), flags, folder) as made, _space(path):
-                _copy_owner(made, os.fstat(source))
-                done = 0
-                while done < len(text):
-                    done += os.write(made, text[done:])
-                os.fsync(made)
+        with (
+            self._file(snapshot, path) as source,
+            self._made(snapshot, path, identifier) as folder,
+            _destination(folder, file, new=True) as made,
+            _space(path),
+        ):
+            _copy_owner(made, os.fstat(source))
+            done = 0
+            while done < len(text):
+                done += os.write(made, text[done:])
+            os.fsync(made)
 
     def end_folder(self, snapshot: str, path: str, identifier: str, called: str) -> None:
         with self._current_parent(snapshot, path) as parent:
@@ -239,6 +245,18 @@ def _opened(name: str, flags: int, folder: int) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def _destination(folder: int, name: str, *, new: bool) -> Iterator[int]:
+    """A file of an unfinished folder, to be written. Clients see the folder: their FIFO or link in it must not be opened."""
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if new else 0)
+    with _opened(_component(name), flags, folder) as made:
+        if not stat.S_ISREG(os.fstat(made).st_mode):
+            raise Refused(f"{name} is not a file")
+        if new:
+            os.ftruncate(made, 0)
+        yield made
 
 
 @contextlib.contextmanager

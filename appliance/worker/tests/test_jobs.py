@@ -105,11 +105,13 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
         appliance.service.context.reconciling.reconcile("test")
         assert stuck not in served(appliance), "its LUN stays out of service"
         assert appliance.request("POST", f"/jobs/{job}/abandon").status_code == 409
-        within(30, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
     finally:
         answers.set()
     appliance.ended(job)
     assert appliance.get(f"/jobs/{job}")["problem"]["code"] == "abandoned", "what its thread does afterwards changes nothing"
+    appliance.service.context.reconciling.reconcile("test")
+    assert stuck not in served(appliance), "it remains out of service"
+    within(30, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
     appliance.service.context.reconciling.reconcile("test")
     assert stuck in served(appliance), "another job of it has succeeded"
 

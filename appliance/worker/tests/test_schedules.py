@@ -194,6 +194,20 @@ def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appl
     assert [name for name in names(appliance, store) if name in protected] == []
 
 
+def test_the_end_of_a_protection_is_one_job_though_a_user_holds_the_snapshot(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
+    appliance.job("POST", f"/datastores/{store}/snapshots/safe/holds", {"tag": "audit"})
+    clock.schedule(store, keep=9)
+    clock.due(8 * DAY)
+    clock.due(1)
+    clock.due(1)
+    ended = [job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == "snapshot.retention"]
+    assert len(ended) == 1
+    deletion = appliance.request("POST", f"/datastores/{store}/snapshots/delete", {"names": ["safe"]})
+    assert deletion.json and deletion.json["blocking"] == ["safe (held: audit)"]
+
+
 def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> None:
     body = {"name": "scrub tank", "kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440, "at": "02:00"}
     made = appliance.request("POST", "/schedules", body).json

@@ -160,6 +160,8 @@ class Snapshots(Datasets):
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         self._retry_busy(dataset, lambda: self._need_closed(dataset))
         self.destroy_snapshots(newer)
+        # That may have taken long, and the caller may have given up.
+        self._need_closed(dataset)
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             if isinstance(problem, kinds.DatasetBusy):
