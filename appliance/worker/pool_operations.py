@@ -20,6 +20,7 @@ from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, 
 from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
+from appliance.zfs.names import pool_of
 
 APPLIANCE_FILESYSTEMS = (
     domain.FOLDER,
@@ -268,14 +269,8 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
     def plan(self, context: Context, request: requests.DestroyPool) -> DestroyPlan:
         """Refused while it has datastores or protected snapshots, and other datasets unless forced."""
         pool = find_pool(context, request.pool)
+        self._check_unneeded(context, pool.name)
         inventory = context.scan(60)
-        here = [store for store in context.datastores() if store.pool == pool.name and store.state in ("active", "deleted")]
-        if here:
-            reason = f"Cannot destroy pool {pool.name}: it has datastores. Delete and purge them first"
-            raise ConflictError(reason, sorted(store.name for store in here))
-        snapshots = [snapshot for snapshot in inventory.snapshots if snapshot.name.startswith((f"{pool.name}/", f"{pool.name}@"))]
-        if protected := [snapshot for snapshot in snapshots if retention.protected_until(snapshot) is not None]:
-            raise held(context, protected)
         names = [
             dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool.name}/")
         ]
@@ -285,9 +280,21 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
         return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))
 
     def change(self, context: Context, plan: DestroyPlan) -> None:
-        """If the pool no longer exists, it was destroyed before a crash."""
+        """If the pool no longer exists, it was destroyed before a crash. A job before this one can have made a datastore."""
         if any(str(pool.guid) == plan.guid for pool in context.engine.pools()):
+            context.scan_pools(plan.pools)
+            self._check_unneeded(context, plan.pool)
             context.engine.destroy_pool(plan.pool)
+
+    @staticmethod
+    def _check_unneeded(context: Context, pool: str) -> None:
+        here = [store for store in context.datastores(60) if store.pool == pool and store.state in ("active", "deleted")]
+        if here:
+            reason = f"Cannot destroy pool {pool}: it has datastores. Delete and purge them first"
+            raise ConflictError(reason, sorted(store.name for store in here))
+        snapshots = [snapshot for snapshot in context.scan(60).snapshots if pool_of(snapshot.name) == pool]
+        if protected := [snapshot for snapshot in snapshots if retention.protected_until(snapshot) is not None]:
+            raise held(context, protected)
 
 
 class Scrub(PoolChange[requests.ScrubCreate, ActionPlan]):

@@ -9,6 +9,7 @@ import pytest
 from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.domain import requests
+from appliance.domain.errors import ConflictError
 from appliance.worker import encryption
 from appliance.worker.pool_operations import DestroyPool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
@@ -123,6 +124,17 @@ def test_a_pool_in_use_cannot_be_destroyed(appliance: Appliance) -> None:
     assert "fast" not in {pool["name"] for pool in appliance.get("/pools")["items"]}
     assert appliance.get("/importable-pools")["items"] == []
     appliance.job("POST", "/pools", {"name": "next", "vdevs": [mirror(*disks)]})
+
+
+def test_a_datastore_that_was_made_while_the_job_waited_is_not_destroyed(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
+    destroy, context = DestroyPool(), appliance.service.context
+    plan = destroy.plan(context, requests.DestroyPool(force=True).of(pool="fast"))
+    appliance.job("POST", "/datastores", {"name": "store", "pool": "fast", "size": str(GIB)})
+    with pytest.raises(ConflictError, match="it has datastores"):
+        destroy.change(context, plan)
+    assert pool(appliance)["health"] == "ONLINE"
 
 
 def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: Appliance) -> None:
