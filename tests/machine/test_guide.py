@@ -128,6 +128,8 @@ def test_log_in(server: Machine) -> None:
     assert "recovery key: " in GUIDE.run(server, first, names, typed=PASSWORD)
     log_in(server)
     assert "target    ok" in GUIDE.run(server, "zvaai status", check=False)
+    GUIDE.run(server, "zvaai user create olga --role operator", typed=PASSWORD)
+    assert {user["name"]: user["role"] for user in zvaai(server, "user", "list")}["olga"] == "operator"
 
 
 def test_create_a_pool(server: Machine) -> None:
@@ -155,6 +157,9 @@ def test_connect_a_host_and_create_datastores(server: Machine) -> None:
         writers.wait_for_more()
     writers.verify(server)
     GUIDE.run(server, "zvaai host unknown")
+    server.run("zvaai host create retired --address 192.0.2.99", 60)
+    GUIDE.run(server, "zvaai host delete NAME", {"NAME": "retired"})
+    assert [host["name"] for host in zvaai(server, "host", "list")] == ["esx1"]
 
 
 def test_grow(server: Machine) -> None:
@@ -217,6 +222,8 @@ def vdevs(server: Machine) -> str:
 
 def test_replace_a_disk(server: Machine) -> None:
     assert "ONLINE" in GUIDE.run(server, "zvaai pool show tank")
+    GUIDE.run(server, "zvaai pool device tank OLD_DISK offline --wait", {"OLD_DISK": DISKS[0]})
+    assert "OFFLINE" in vdevs(server)
     names = {"OLD_DISK": DISKS[0], "/dev/disk/by-id/NEW_DISK": DISKS[2]}
     GUIDE.run(server, "zvaai pool replace tank OLD_DISK /dev/disk/by-id/NEW_DISK --wait", names)
     wait_for(lambda: "ubdb" not in vdevs(server), "the old disk has left the pool")
@@ -229,7 +236,10 @@ def test_replace_a_disk(server: Machine) -> None:
 
 def test_free_space(server: Machine) -> None:
     server.run("zvaai snapshot create spare vmfs1 --wait && zvaai datastore create retired --pool tank --size 1G --wait", 300)
-    server.run("zvaai datastore delete retired --yes --wait", 180)
+    GUIDE.run(server, "zvaai datastore change vmfs1 --add-group cluster --wait", {"vmfs1": "retired"})
+    [groups] = [row["host_groups"] for row in zvaai(server, "datastore", "list") if row["name"] == "retired"]
+    assert len(groups) == 1
+    GUIDE.run(server, "zvaai datastore delete NAME --wait", {"NAME": "retired"}, "--force")
     assert "spare" in GUIDE.run(server, "zvaai snapshot list vmfs1")
     assert "nfs1" in GUIDE.run(server, "zvaai datastore list")
     GUIDE.run(server, "zvaai snapshot delete vmfs1 NAME --wait", {"NAME": "spare"})
@@ -239,6 +249,9 @@ def test_free_space(server: Machine) -> None:
     extend = "zvaai pool extend tank mirror /dev/disk/by-id/DISK3 /dev/disk/by-id/DISK4 --wait"
     GUIDE.run(server, extend, {"/dev/disk/by-id/DISK3": DISKS[4], "/dev/disk/by-id/DISK4": DISKS[5]})
     assert "mirror-1" in vdevs(server)
+    spare = "zvaai pool extend tank spare /dev/disk/by-id/DISK --wait"
+    GUIDE.run(server, spare, {"/dev/disk/by-id/DISK": DISKS[1]}, "--force")  # it has the partitions of its earlier use
+    assert "AVAIL" in vdevs(server)
     GUIDE.run(server, "zvaai pool change tank --warning 70 --critical 85 --wait")
     assert " 70" in server.run("zvaai pool show tank")
 

@@ -12,8 +12,8 @@ from support.programs import REPOSITORY
 
 LINE = re.compile(r"^ {4,}([a-z].*)$|`((?:zvaai|zpool|systemctl) [a-z][^`]*)`", re.MULTILINE)
 ON_ESXI = ("esxcli ", "vmkfstools ")
-CONFIRMED = ("datastore purge ", "snapshot delete ", "snapshot rollback ")
-"""These ask before they destroy something."""
+CONFIRMED = ("datastore delete ", "datastore purge ", "host delete ", "snapshot delete ", "snapshot rollback ")
+"""These require a confirmation."""
 
 
 def commands(page: str) -> set[str]:
