@@ -35,10 +35,10 @@ class UpdatesError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """apt's plan: new versions by package (with the old one, if there is any), and removals."""
+    """apt's plan: new versions by package (with the old one, if there is any), and packages that apt does not upgrade."""
 
     new: dict[str, tuple[str, str]]
-    removed: list[str]
+    postponed: list[str]
 
 
 @dataclass(frozen=True)
@@ -84,20 +84,16 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
 
 def read_plan(simulation: str) -> Plan:
     """Parses the output of `apt-get --simulate`."""
-    new, removed = {}, []
-    for line in simulation.splitlines():
-        if match := re.match(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", line):
-            new[match[1]] = (match[2] or "", match[3])
-        elif match := re.match(r"Remv (\S+)", line):
-            removed.append(match[1])
-    return Plan(new, removed)
+    lines = re.finditer(r"^Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", simulation, re.MULTILINE)
+    postponed = re.search(r"^The following packages have been kept back:\n((?:  .*\n)+)", simulation, re.MULTILINE)
+    return Plan({line[1]: (line[2] or "", line[3]) for line in lines}, postponed[1].split() if postponed else [])
 
 
 def obstacles(plan: Plan, unhealthy: str, loaded: str, installed: str) -> Iterator[str]:
     """Obstacles with their remedies. `loaded` and `installed` are versions of OpenZFS; "" is unknown."""
-    for name in plan.removed:
+    for name in plan.postponed:
         if name in EFFECTS:
-            yield f"The upgrade would remove {name}. Wait until the repository has a {name} for the new packages."
+            yield f"apt keeps {name} back. Wait until the repositories have all packages that work with the new {name}."
     if unhealthy:
         yield f"A pool is not healthy; mend it first: {unhealthy}"
     if loaded and installed and loaded != installed:
@@ -130,7 +126,7 @@ def _natural(release: str) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=1)
 def _plan(_state: tuple[int, ...], seconds: float) -> Plan:
-    return read_plan(_run(seconds, "apt-get", "--simulate", "--quiet=2", "dist-upgrade"))
+    return read_plan(_run(seconds, "apt-get", "--simulate", "--quiet=1", "--with-new-pkgs", "upgrade"))  # what `apt upgrade` does
 
 
 def _run(seconds: float, *words: str) -> str:

@@ -300,5 +300,5 @@ def test_updates_are_shown(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(updates, "_plan", lambda *_: plan)
     printed = zvaai("updates", "--notes")
     assert "zvaai: 1.0 -> 1.1" in printed and "1 other packages" in printed
-    assert "IN THE WAY: The upgrade would remove zvaai-nfs" in printed and "apt changelog zvaai" in printed
+    assert "IN THE WAY: apt keeps zvaai-nfs back" in printed and "apt changelog zvaai" in printed
     assert zvaai.json("updates")["packages"][0]["version"] == "1.1"
