@@ -110,7 +110,7 @@ NATIVE = (
         files=["tests/integration/target"],
         needs=[TARGET],
         covers=["zvol_target"],
-        seconds=80,
+        seconds=90,
         processors=0.7,
     ),
     Suite(
@@ -136,7 +136,7 @@ NATIVE = (
         files=["tests/integration/nfs", "tests/integration/files"],
         needs=[FSAL, TARGET],
         covers=[*NFS, "appliance/dataplane"],
-        seconds=60,
+        seconds=45,
         processors=0.7,
     ),
     Suite(
@@ -191,7 +191,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, KERNEL],
         covers=[*BLOCK, "packaging/uml"],
-        seconds=210,
+        seconds=150,
         processors=0.9,
     ),
     Suite(
@@ -201,7 +201,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, KERNEL],
         covers=[*BLOCK, "packaging/uml"],
-        seconds=330,
+        seconds=170,
         processors=0.9,
     ),
     Suite(
@@ -212,7 +212,7 @@ ON_ZFS = (
         guest=True,
         needs=[FSAL, TARGET, KERNEL],
         covers=[*NFS, "packaging/uml"],
-        seconds=130,
+        seconds=70,
         processors=0.9,
     ),
     Suite(
@@ -223,7 +223,7 @@ ON_ZFS = (
         guest=True,
         needs=[TARGET, FSAL, KERNEL],
         covers=[*APPLIANCE, *BLOCK, *NFS],
-        seconds=320,
+        seconds=180,
         processors=0.9,
     ),
     Suite(
@@ -232,7 +232,7 @@ ON_ZFS = (
         files=["tests/environment/test_guest.py", "tests/environment/test_demo.py", "tests/faults"],
         needs=[TARGET, FSAL, KERNEL, CONSOLE],
         covers=["packaging/uml", "packaging/demo", *APPLIANCE, *BLOCK, *NFS],
-        seconds=220,
+        seconds=170,
         processors=0.9,
     ),
 )
