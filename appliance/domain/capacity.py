@@ -106,7 +106,7 @@ def findings(
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
             text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
-            remedy = "import its pool, or forget it: zvaai datastore forget"
+            remedy = f"Import its pool: zvaai pool import POOL. Or give it up: zvaai datastore forget {store.id}"
             findings.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
     return findings + _copies(inventory, stores)
 

@@ -65,7 +65,8 @@ def identity(disk: Disk) -> str:
 
 def silent(disk: Disk, health: DiskHealth) -> Finding:
     text = f"disk {disk.path} {disk.serial} does not answer SMART requests: {health.reason}"
-    return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, "check the disk and its cables; replace it")
+    remedy = "Check the disk and its cables. If the alert returns, replace the disk"
+    return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, remedy)
 
 
 def findings(healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = ()) -> list[Finding]:
@@ -78,7 +79,10 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
         return []
     name = " ".join(part for part in (path, disk.model, disk.serial) if part)
     whose = f" ({disk.used_by})" if disk.used_by else ""
-    replace = "replace it: zvaai pool replace"
+    kind, _, pool = (disk.used_by or "").partition(" ")
+    pool = pool if kind == "pool" else "POOL"
+    replace = f"Replace the disk: zvaai pool replace {pool} {path} NEW_DISK"
+    scrub = f"Scrub the pool: zvaai pool scrub {pool}. If the number grows, replace the disk"
     findings = []
 
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:
@@ -94,7 +98,7 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
         ("uncorrectable", health.uncorrectable, "errors that it could not correct"),
     ):
         if count:
-            add(what, "warning", f"has {count} {text}", "see whether they become more; scrub the pool; replace it when they do")
+            add(what, "warning", f"has {count} {text}", scrub)
     if health.wear is not None and health.wear >= WORN:
         add("wear", "critical" if health.wear >= WORN_OUT else "warning", f"has used {health.wear} % of its life")
     if health.spare is not None and health.spare_limit is not None and health.spare < health.spare_limit:

@@ -27,7 +27,7 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
     remedy = (
         "systemctl reload zvaai-frontend renews it"
         if certificate.self_signed
-        else "replace its files, then systemctl reload nginx"
+        else "Upload a new certificate: zvaai certificate upload CHAIN.pem KEY.pem"
     )
     severity = "critical" if days <= CRITICAL_DAYS else "warning"
     return [Finding(f"{CERTIFICATE}:ends", severity, "appliance", text, remedy)]

@@ -53,15 +53,19 @@ def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:
 
 def _of(pool: Pool, now: float) -> Iterator[Finding]:
     for device in {leaf.guid: leaf for leaf in _leaves(pool.vdevs)}.values():
-        name = f"{device.path or device.was or device.name} of pool {pool.name}"
+        path = device.path or device.was or device.name
+        name = f"{path} of pool {pool.name}"
         key = f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             severity = "critical" if device.health in _LOST else "warning"
-            remedy = "put it back and bring it online, or replace it: zvaai pool replace"
+            remedy = (
+                f"Reconnect the disk and run: zvaai pool device {pool.name} {path} online. "
+                f"Or replace it: zvaai pool replace {pool.name} {path} NEW_DISK"
+            )
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
         if device.read_errors or device.write_errors or device.checksum_errors:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
-            remedy = "check the disk and its cables; when mended: zvaai pool device clear"
+            remedy = f"Check the disk and its cables. Then run: zvaai pool device {pool.name} {path} clear"
             yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
     if single := single_devices(pool):
         names = " or ".join(vdev.path or vdev.was or vdev.name for vdev in single[:5])
@@ -132,7 +136,9 @@ def slow_finding(event: ZfsEvent) -> Finding:
     hung = event.event_class.endswith("deadman")
     text = f"device {event.vdev or 'unknown'} of pool {event.pool} {'does not answer' if hung else 'is slow to answer'}"
     key = f"{SLOW_AREA}:{event.pool}:{event.vdev}"
-    return Finding(key, "critical" if hung else "warning", event.pool, text, "check the disk and its cables; replace it")
+    replace = f"zvaai pool replace {event.pool} {event.vdev or 'DEVICE'} NEW_DISK"
+    remedy = f"Check the disk and its cables. If the alert returns, replace the disk: {replace}"
+    return Finding(key, "critical" if hung else "warning", event.pool, text, remedy)
 
 
 SLOW_AREA = "slow"

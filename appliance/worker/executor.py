@@ -147,7 +147,7 @@ class Executor:
         suspended = {pool.name for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
         if stuck := sorted(suspended.intersection(plan.pools)):
             raise ConflictError(
-                "the pool is suspended: mend its devices, then clear it (zvaai pool device POOL DEVICE clear)", stuck
+                f"Pool {stuck[0]} is suspended. Repair its devices. Then run: zvaai pool device {stuck[0]} DEVICE clear", stuck
             )
 
     def _run(self) -> None:

@@ -29,7 +29,10 @@ from appliance.worker.scheduler import EVENT, PERIODIC
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
 
-_REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
+_REMEDIES = {
+    UnavailableError.code: "systemctl status zvaai-target nfs-ganesha zvaai-helper; start the unit that does not run",
+    InternalError.code: "journalctl -u zvaai-worker shows the cause",
+}
 _log = logging.getLogger(__name__)
 _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
 
