@@ -27,7 +27,7 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore], local: Sequence[Address
     if not exported:
         return
     if facts.problem:
-        remedy = "systemctl start nfs-ganesha; packaging/dbus for who may ask it"
+        remedy = "Run: systemctl start nfs-ganesha. If it runs, check /usr/share/dbus-1/system.d/zvaai-nfs.conf"
         yield Check("nfs", "The NFS server runs", FAILED, facts.problem, remedy, "")
     else:
         count = sum(export.served for export in facts.exports)
@@ -36,7 +36,7 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore], local: Sequence[Address
         remedy = "Control_Socket and Control_User of /etc/zvaai/vaai-nas.conf; restart nfs-ganesha"
         yield Check("vaai_nas", "VAAI-NAS answers", WARNING, facts.counters_problem, remedy, "")
     elif not facts.problem:
-        evidence = "its counters can be had; no ESXi plug-in of a vendor was tried with it"
+        evidence = "the control socket answers; no vendor's plug-in was tested"
         remedy = "hosts need a VAAI-NAS plug-in that speaks NFSv3 procedure 22; without one they copy over the network"
         yield Check("vaai_nas", "VAAI-NAS answers", OK, evidence, remedy, "")
     served = {export.export_id: export for export in facts.exports if export.served}
@@ -59,22 +59,23 @@ def _store(store: Datastore, export: ServedExport | None, local: Sequence[Addres
             lines = nfs_lines(server, store.share or "", store.name, store.versions) if server else []
             yield Check("clients", title, OK, ", ".join(clients), "; ".join(lines), store.id)
         else:
-            remedy = "set its clients, or a host group whose hosts have addresses"
-            yield Check("clients", title, WARNING, "no address may", remedy, store.id)
+            remedy = f"zvaai datastore change {store.name} --add-client ADDRESS, or --add-group GROUP"
+            yield Check("clients", title, WARNING, "no client may mount it", remedy, store.id)
     if store.squash != "none":
         remedy = f"zvaai datastore change {store.name} --squash none"
         yield Check(
             "squash", "ESXi may write as root", FAILED, f"squash is {store.squash}: ESXi writes as root", remedy, store.id
         )
+    versions = f"zvaai datastore change {store.name} --nfs-version 3 --nfs-version 4"
     if "3" not in store.versions:
-        evidence = "NFSv3 is off, by which plug-ins ask (procedure 22)"
-        yield Check("version", "Plug-ins can ask for offloads", WARNING, evidence, "add version 3", store.id)
+        evidence = "NFSv3 is off: VAAI-NAS plug-ins need it"
+        yield Check("version", "Plug-ins can ask for offloads", WARNING, evidence, versions, store.id)
     if "4" not in store.versions:
         evidence = "version 4 is off: VAAI-NAS refuses this export, and clones from another export"
-        yield Check("version", "Clones from other exports are possible", WARNING, evidence, "add version 4", store.id)
+        yield Check("version", "Clones from other exports are possible", WARNING, evidence, versions, store.id)
     if store.sync == "disabled":
         evidence = "sync=disabled: a power cut loses acknowledged writes"
-        yield Check("sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id)
+        yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {store.dataset}", store.id)
 
 
 def _thick(store: Datastore, space: Admitted) -> Check:
@@ -82,7 +83,7 @@ def _thick(store: Datastore, space: Admitted) -> Check:
     if space.admitted is None or space.problem:
         return Check("thick", title, UNKNOWN if space.admitted is None else FAILED, space.problem, remedy, store.id)
     if space.counting:
-        return Check(
-            "thick", title, WARNING, "the NFS server still counts: files do not grow by more than 1 MiB", "wait", store.id
-        )
+        evidence = "the NFS server still counts: files do not grow by more than 1 MiB"
+        remedy = "The count runs in the background. Check again in some minutes"
+        return Check("thick", title, WARNING, evidence, remedy, store.id)
     return Check("thick", title, OK, f"its files need {space.admitted} of {store.size} bytes", "", store.id)

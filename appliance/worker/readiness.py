@@ -59,10 +59,11 @@ def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
 
 def _storage(facts: Facts) -> Iterator[Check]:
     if facts.storage_problem:
-        yield Check("storage", "OpenZFS answers", FAILED, facts.storage_problem, "start zvaai-helper, and load the zfs module")
+        yield Check("storage", "OpenZFS answers", FAILED, facts.storage_problem, "modprobe zfs; systemctl start zvaai-helper")
         return
     if not facts.pools:
-        yield Check("storage", "OpenZFS answers", WARNING, "no pool is imported", "create or import one")
+        remedy = "Create a pool: zvaai pool create. Or import one: zvaai pool import"
+        yield Check("storage", "OpenZFS answers", WARNING, "no pool is imported", remedy)
     for pool in facts.pools:
         state = pool.features.get("block_cloning")
         cloning = state in (FeatureState.ENABLED, FeatureState.ACTIVE)
@@ -116,7 +117,7 @@ def _keys(facts: Facts) -> Iterator[Check]:
     for key in facts.keys:
         pool = key.pool
         if not key.stored:
-            remedy = f"zvaai key keep {pool}, with the key exported from the server that created it"
+            remedy = f"zvaai key keep {pool}; enter the key that was exported on the pool's former server"
             yield Check(
                 "key", "The pool's key is stored", FAILED, "without it its encrypted datastores are unreadable", remedy, pool
             )
@@ -167,14 +168,15 @@ def _datastores(facts: Facts) -> Iterator[Check]:
         else:
             yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
         if not store.host_groups:
-            evidence, remedy = "it is presented to no host group", "set its host_groups"
+            evidence, remedy = "it is presented to no host group", f"zvaai datastore change {store.name} --add-group GROUP"
             yield Check("presented", "Hosts see the datastore", WARNING, evidence, remedy, store.id)
         if store.sync == "disabled":
             evidence = "sync=disabled: a power cut loses acknowledged writes"
-            yield Check("sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id)
+            yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {store.dataset}", store.id)
         if store.block_size > 1 << 20:
             evidence = f"blocks of {store.block_size} bytes are larger than VMFS reclaims"
-            yield Check("unmap", "VMFS reclaims space", FAILED, evidence, "use 64K", store.id)
+            remedy = "The block size cannot change. Create a datastore with 64 KiB (the default) and move the VMs"
+            yield Check("unmap", "VMFS reclaims space", FAILED, evidence, remedy, store.id)
 
 
 def _log_in(portals: list[str]) -> list[str]:
@@ -195,20 +197,22 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     for host in session.scalars(select(Host).order_by(Host.name)):
         group = groups.get(host.group_id or "")
         if group is None:
-            evidence = "it is in none, and sees nothing"
-            yield Check("grouped", "The host is in a group", WARNING, evidence, "move it into one", host.id)
+            evidence, remedy = "it is in none, and sees nothing", f"zvaai host change {host.name} --group GROUP"
+            yield Check("grouped", "The host is in a group", WARNING, evidence, remedy, host.id)
         elif group.disabled:
             evidence = f"group {group.name} is not offered {', '.join(group.disabled)}"
-            yield Check("offloads", "The host is offered all offloads", WARNING, evidence, "enable them for the group", host.id)
+            remedy = f"zvaai group change {group.name} {' '.join(f'--enable {offload}' for offload in group.disabled)}"
+            yield Check("offloads", "The host is offered all offloads", WARNING, evidence, remedy, host.id)
         names = iqns.get(host.id, [])
         if host.group_id in by_nfs and not host.addresses:
             evidence = "it may mount nothing: no address is known"
-            remedy = "esxcli network ip interface ipv4 get; then set its addresses"
+            remedy = f"esxcli network ip interface ipv4 get; zvaai host change {host.name} --add-address ADDRESS"
             yield Check("address", "The host has an address", FAILED, evidence, remedy, host.id)
         if not names and host.group_id in by_nfs and host.group_id not in by_iscsi:
             continue  # it has no LUN to see
         if not names:
-            evidence, remedy = "no iSCSI name of it is known", "esxcli iscsi adapter list; then set its iqns"
+            evidence = "no iSCSI name of it is known"
+            remedy = f"esxcli iscsi adapter list; zvaai host change {host.name} --add-iqn IQN"
             yield Check("initiator", "The host has an iSCSI name", FAILED, evidence, remedy, host.id)
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
@@ -218,10 +222,10 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap_required and host.chap_secret is None:
             evidence = "CHAP is required, and the host has no secret"
-            yield Check("chap", "The host can prove itself", FAILED, evidence, "set its CHAP secret", host.id)
+            yield Check("chap", "The host can prove itself", FAILED, evidence, f"zvaai host chap {host.name}", host.id)
         elif host.chap_secret is not None:
             try:
                 seal.open(host.chap_secret)
             except SealedError as error:
-                remedy = "restore the key, or set the secret again"
+                remedy = f"Restore the key. Or set the secret again: zvaai host chap {host.name}"
                 yield Check("chap", "The host can prove itself", FAILED, str(error), remedy, host.id)
