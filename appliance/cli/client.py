@@ -87,7 +87,7 @@ class Client:
         try:
             content = answer.json()
         except ValueError as error:
-            raise CommandError(f"{self.url} answers with something else than an appliance does: {error}", UNAVAILABLE) from error
+            raise CommandError(f"{self.url} is not a zvaai appliance. Check host and port (8443)", UNAVAILABLE) from error
         if answer.is_error:
             raise self._refusal(answer.status_code, content)
         return content
@@ -123,7 +123,7 @@ class Client:
         if status == 401 and not self.token:
             text = f"No user is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
-            text += f"\n  The login has ended or was taken back: zvaai login {self.url}"
+            text += f"\n  The token has expired or was revoked. Log in again: zvaai login {self.url}"
         fields = [str(field.get("field")) for field in problem.get("errors", ())] if isinstance(problem, dict) else []
         return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields)
 
@@ -214,5 +214,5 @@ def _in_words(problem: Any) -> str:
     lines = [str(problem["detail"])]
     lines += [f"  in the way: {blocking}" for blocking in problem.get("blocking", ())]
     if problem.get("can_force"):
-        lines.append("  --force does it nevertheless")
+        lines.append("  To do it anyway, add --force" + (". First read what is in the way" if problem.get("blocking") else ""))
     return "\n".join(lines)

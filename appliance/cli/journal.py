@@ -14,7 +14,7 @@ from appliance.cli.shared import Run, noun
 job = noun("job", "Show, wait for and cancel jobs.")
 alert = noun("alert", "Show and acknowledge alerts.")
 audit = noun("audit", "Show who changed what.")
-Limit = Annotated[int, typer.Option(help="At most so many.")]
+Limit = Annotated[int, typer.Option(help="Maximum number of rows.")]
 BeginOption = Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')]
 Until = Annotated[str | None, typer.Option(help="Entries up to then, as with --since.")]
 
@@ -51,7 +51,10 @@ def abandon_job(run: Run, job: str) -> None:
 
 @job.command("cancel", "0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3")
 def cancel_job(run: Run, job: str) -> None:
-    """Cancel a job that waits."""
+    """Cancel a waiting job. A running file clone or VM restore is stopped, and its partial result is removed.
+
+    Other running jobs continue to their end.
+    """
     run.output.fields(run.client.call("POST", f"/jobs/{job}/cancel"))
 
 

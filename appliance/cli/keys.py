@@ -39,5 +39,5 @@ def confirm_key(run: Run, pool: str) -> None:
 
 @key.command("keep", "tank")
 def keep_key(run: Run, pool: str) -> None:
-    """Store the key of a pool that comes from another server. The key comes from the terminal or stdin."""
+    """Enter the key of a pool from another server, to unlock its datastores. The key comes from the terminal or stdin."""
     run.output.fields(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

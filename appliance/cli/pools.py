@@ -41,7 +41,7 @@ def change_pool(
     warning: Annotated[
         int | None, typer.Option(help="Percent at which an alert is raised and hosts get a warning; 0 for the default.")
     ] = None,
-    critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
+    critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the default.")] = None,
     wait: Wait = False,
 ) -> None:
     """Set the pool's capacity alert thresholds, in percent."""
@@ -109,7 +109,7 @@ def create_pool(
     ashift: Annotated[int, typer.Option(help="Block of the devices: 2 to the power of this. It can't be changed later.")] = 12,
     autotrim: Annotated[bool, typer.Option("--autotrim", help="Tell SSDs at once which blocks are free.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the layout, and create nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Destroy existing data on the devices.")] = False,
     wait: Wait = False,
 ) -> None:
     """Create a pool on empty disks."""
@@ -129,7 +129,7 @@ def extend_pool(
     name: str,
     vdevs: VdevWords,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resulting layout without changing anything.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Destroy existing data on the devices.")] = False,
     wait: Wait = False,
 ) -> None:
     """Add vdevs to a pool. Data vdevs cannot be removed again."""
@@ -148,7 +148,9 @@ def import_pool(
     run: Run,
     name: Annotated[str, typer.Argument(help="Name or GUID.")],
     new_name: Annotated[str | None, typer.Option(help="Import it with this name.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Import a pool that another system did not export. Make sure that system is off.")
+    ] = False,
     wait: Wait = False,
 ) -> None:
     """Import a pool. Its datastores keep their identities."""
@@ -167,7 +169,7 @@ def replace_device(
     name: str,
     device: str,
     new_device: str,
-    force: Annotated[bool, typer.Option("--force", help="Whatever the new device carries.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Destroy existing data on the new device. Administrators only.")] = False,
     wait: Wait = False,
 ) -> None:
     """Replace a device, and start the resilver."""
@@ -184,7 +186,7 @@ def change_device(
 
 
 Device = Annotated[str, typer.Argument(help="Name, path or GUID, as `zvaai pool show` prints it.")]
-Forced = Annotated[bool, typer.Option("--force", help="Whatever the new device carries. Admins only.")]
+Forced = Annotated[bool, typer.Option("--force", help="Destroy existing data on the new device. Administrators only.")]
 
 
 @pool.command("attach", "tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B")

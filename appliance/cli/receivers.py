@@ -90,7 +90,7 @@ def test_receiver(run: Run, name: str) -> None:
 
 
 @receiver.command("deliveries", "mail --limit 5")
-def list_deliveries(run: Run, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
+def list_deliveries(run: Run, name: str, limit: Annotated[int, typer.Option(help="Maximum number of rows.")] = 30) -> None:
     """List deliveries to a receiver, newest first."""
     deliveries = run.client.all(f"{run.path('/receivers', name)}/deliveries", most=limit)
     run.output.rows(deliveries, "created_at", "kind", "state", "attempts", "status", "problem", "event")

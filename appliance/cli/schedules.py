@@ -15,10 +15,10 @@ Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. A part
 At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
 Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone of --at, such as Europe/Berlin. Default: UTC.")]
 Keep = Annotated[int | None, typer.Option(help="Retain the newest snapshots of each datastore.")]
-Hourly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many hours.")]
-Daily = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many days.")]
-Weekly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many weeks.")]
-Monthly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many months.")]
+Hourly = Annotated[int | None, typer.Option(help="Retain one snapshot an hour, for this number of hours.")]
+Daily = Annotated[int | None, typer.Option(help="Retain one snapshot a day, for this number of days.")]
+Weekly = Annotated[int | None, typer.Option(help="Retain one snapshot a week, for this number of weeks.")]
+Monthly = Annotated[int | None, typer.Option(help="Retain one snapshot a month, for this number of months.")]
 Protect = Annotated[str | None, typer.Option(help="A new snapshot cannot be destroyed before this age: 7d. 0d: no protection.")]
 TIERS = {"hourly": 24, "daily": 14, "weekly": 8, "monthly": 12}
 
@@ -129,8 +129,8 @@ def change_schedule(
     weekly: Weekly = None,
     monthly: Monthly = None,
     protect: Protect = None,
-    add_store: Annotated[list[str] | None, typer.Option("--add-datastore", help="Again for another.")] = None,
-    remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Again for another.")] = None,
+    add_store: Annotated[list[str] | None, typer.Option("--add-datastore", help="Repeat for several.")] = None,
+    remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Repeat for several.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
     """Change a schedule. Only an admin may lower what it retains or protects."""

@@ -124,7 +124,7 @@ def set_up(
             print(f"Console:        {console()}\nOne-time code:  {code}\nOpen the console to create the first administrator.")
         return
     if not seed.exists():
-        raise CommandError(f"{seed} does not exist; docs/install.md shows an example", USAGE)
+        raise CommandError(f"{seed} does not exist; /usr/share/doc/zvaai/install.md shows an example", USAGE)
     carry_out(read_seed(seed), code, print)
     seed.unlink()
 
