@@ -30,10 +30,10 @@ test("a schedule is created, and its retention is shown", async () => {
   const submit = dialog().getByRole("button", { name: "Create schedule" });
   await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
   await dialog().getByRole("checkbox").first().check();
-  await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("0");
+  await dialog().getByRole("textbox", { name: "Retain for each datastore" }).fill("0");
   await dialog().getByText("a whole number from 1 to 1000").waitFor();
   assert.ok(await submit.isDisabled());
-  await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("48");
+  await dialog().getByRole("textbox", { name: "Retain for each datastore" }).fill("48");
   await dialog().getByText("So you can always go back 47 hours.").waitFor();
   await inspect(page, "schedule-new");
   await survive(page, "schedules AddSchedule", submit);
@@ -81,7 +81,7 @@ test("it is paused, run while paused, and changed", async () => {
   await survive(page, "schedules ChangeSchedule", dialog().getByRole("button", { name: "Change" }));
   await apiOf(page).request("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByRole("button", { name: "Change" }).click();
-  await dialog().getByText("Keep of each datastore: 96 (before: 48)").waitFor();
+  await dialog().getByText("Retain for each datastore: 96 (before: 48)").waitFor();
   assert.equal((await shown())[0].every_minutes, 60);
   await dialog().getByRole("button", { name: "Change" }).click();
   await row().getByText("95 days").waitFor();

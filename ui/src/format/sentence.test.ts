@@ -12,7 +12,7 @@ describe("capitalised", () => {
   ])("%s", (said, shown) => expect(capitalised(said)).toBe(shown));
 
   it.each([
-    "esxcli iscsi adapter list; then set its iqns",
+    "esxcli iscsi adapter list; zvaai host change esx1 --add-iqn IQN",
     "zpool set feature@block_cloning=enabled tank",
     "feature@block_cloning is enabled",
     "sync=disabled: a power cut loses data",

@@ -170,7 +170,7 @@ export const datastores = {
       xattr: "xattr",
       atime: "atime",
       nfsServer: "NFS server",
-      share: "Share",
+      share: "Export path",
       shareNew: (name: string) => `/${name}`,
       versions: "NFS versions",
       squash: "Squash",
@@ -224,7 +224,7 @@ export const datastores = {
       identity: "Identity",
       settings: "Settings",
       dataset: "Dataset",
-      share: "Share",
+      share: "Export path",
       uuid: "UUID",
       naa: "NAA",
       created: "Created",
@@ -535,7 +535,8 @@ export const datastores = {
         title: (snapshot: string) => `Roll back to ${snapshot}?`,
         lead: (when: string) => `All changes since ${when} are lost.`,
         newer: (count: number) => (count === 1 ? "1 newer snapshot is destroyed:" : `${count} newer snapshots are destroyed:`),
-        hosts: "Log out all hosts first. Otherwise their VMs are damaged.",
+        hosts:
+          "First shut down the VMs of this datastore. Then unmount it on all hosts; for VMFS, also detach its device. Otherwise its data is damaged.",
         submit: "Roll back",
       },
       deleteSnapshots: {

@@ -122,7 +122,7 @@ export const hosts = {
     nfsColumns: { address: "Address", seen: "Last seen", opens: "Open files", datastores: "May be using" },
     nfsUnseen: "Not seen",
     datastores: "Visible datastores",
-    datastoreColumns: { name: "Name", type: "Type", number: "LUN or share", state: "State" },
+    datastoreColumns: { name: "Name", type: "Type", number: "LUN or export path", state: "State" },
     noDatastores: "None. The host is in no group, or its group has no datastore.",
     esxcli: "Commands for this host",
     esxcliLead: "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",

@@ -8,8 +8,8 @@ export const people = {
   role: "Role",
   roleHelp: {
     viewer: "Reads everything except secrets",
-    operator: "Changes datastores, hosts, snapshots, schedules; scrubs pools, takes disks offline and replaces them",
-    admin: "Also makes, extends, imports and exports pools, purges, adopts, keeps users and settings",
+    operator: "Manages hosts, schedules and datastores; takes snapshots; scrubs pools; replaces disks",
+    admin: "Also deletes snapshots, purges, adopts, manages pools, users and settings",
   } satisfies Record<Role, string>,
   certificateHelp: "Leave it empty if a public authority signed the certificate.",
   users: {

@@ -113,7 +113,7 @@ export const pools = {
       stripe: "Single disks",
     },
     noRedundancy: "No redundancy: if one disk fails, the pool and all its datastores are lost.",
-    permanent: "Data disks can't be taken out again. Spares, caches and logs can, by zpool remove on the server.",
+    permanent: "Data disks cannot be removed. To remove a spare, cache or log, use Remove on the pool's page.",
     disks: "Disks",
     carrying: "Also show disks that have data or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,
@@ -199,7 +199,7 @@ export const pools = {
     lead: "The key that was exported on the pool's former server. If the key fits, the encrypted datastores are served.",
     secret: "Key",
     secretHelp: "64 hexadecimal digits",
-    submit: "Unlock",
+    submit: "Enter key",
     done: "The key was stored",
   },
   replace: {

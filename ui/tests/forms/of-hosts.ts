@@ -9,7 +9,7 @@ const GROUPS = { at: "/hosts?show=groups", version: '"group"', answer: {} };
 const SCHEDULES = { at: "/schedules", version: '"schedule"', answer: {} };
 const SCRUB = { ...schedule, name: "monthly", kind: "scrub", pool: "tank", datastores: [], every_minutes: 40_320, at: "02:00" };
 const HOST_MARKS = { name: "Name", group: "Host group", iqns: "iSCSI names", addresses: "Addresses" };
-const SCHEDULE_MARKS = { name: "Name", every_minutes: "Every", keep: "Keep of each datastore" };
+const SCHEDULE_MARKS = { name: "Name", every_minutes: "Every", keep: "Retain for each datastore" };
 
 export const hosts: readonly Form[] = [
   {
@@ -98,7 +98,7 @@ export const schedules: readonly Form[] = [
     version: undefined,
     open: ["New schedule"],
     fill: {
-      ...{ Name: "daily", vmfs1: true, Every: "2", Unit: "Days", "Keep of each datastore": "30" },
+      ...{ Name: "daily", vmfs1: true, Every: "2", Unit: "Days", "Retain for each datastore": "30" },
       ...{ Weekly: "8", Monthly: "12", "Protect for days": "7", "Start of the day": "22:00", "Time zone": "Europe/Berlin" },
     },
     send: ["Create schedule"],

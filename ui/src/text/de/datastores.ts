@@ -169,7 +169,7 @@ export const datastores: Texts["datastores"] = {
       xattr: "xattr",
       atime: "atime",
       nfsServer: "NFS-Server",
-      share: "Freigabe",
+      share: "Exportpfad",
       shareNew: (name) => `/${name}`,
       versions: "NFS-Versionen",
       squash: "Squash",
@@ -222,7 +222,7 @@ export const datastores: Texts["datastores"] = {
       identity: "Identität",
       settings: "Einstellungen",
       dataset: "Dataset",
-      share: "Freigabe",
+      share: "Exportpfad",
       uuid: "UUID",
       naa: "NAA",
       created: "Angelegt",
@@ -581,7 +581,8 @@ export const datastores: Texts["datastores"] = {
         title: (snapshot) => `Zu ${snapshot} zurückrollen?`,
         lead: (when) => `Alle Änderungen seit ${when} gehen verloren.`,
         newer: (count) => (count === 1 ? "1 neuerer Snapshot wird zerstört:" : `${count} neuere Snapshots werden zerstört:`),
-        hosts: "Melden Sie zuerst alle Hosts ab. Sonst werden ihre VMs beschädigt.",
+        hosts:
+          "Fahren Sie zuerst die VMs dieses Datastores herunter. Hängen Sie ihn dann auf allen Hosts aus; trennen Sie bei VMFS auch sein Gerät. Sonst werden seine Daten beschädigt.",
         submit: "Zurückrollen",
       },
       deleteSnapshots: {

@@ -122,7 +122,7 @@ export const hosts: Texts["hosts"] = {
     nfsColumns: { address: "Adresse", seen: "Zuletzt gesehen", opens: "Offene Dateien", datastores: "Benutzt vielleicht" },
     nfsUnseen: "Nicht gesehen",
     datastores: "Sichtbare Datastores",
-    datastoreColumns: { name: "Name", type: "Typ", number: "LUN oder Freigabe", state: "Zustand" },
+    datastoreColumns: { name: "Name", type: "Typ", number: "LUN oder Exportpfad", state: "Zustand" },
     noDatastores: "Keine. Der Host ist in keiner Gruppe, oder seine Gruppe hat keinen Datastore.",
     esxcli: "Befehle für diesen Host",
     esxcliLead:

@@ -6,9 +6,8 @@ export const people: Texts["people"] = {
   role: "Rolle",
   roleHelp: {
     viewer: "Liest alles außer Geheimnissen",
-    operator: "Ändert Datastores, Hosts, Snapshots und Zeitpläne; startet Scrubs, nimmt Disks offline und ersetzt sie",
-    admin:
-      "Legt auch Pools an, erweitert, importiert und exportiert sie; löscht endgültig, übernimmt, verwaltet Benutzer und Einstellungen",
+    operator: "Verwaltet Hosts, Zeitpläne und Datastores; erstellt Snapshots; startet Scrubs; ersetzt Disks",
+    admin: "Löscht auch Snapshots, löscht endgültig, übernimmt; verwaltet Pools, Benutzer und Einstellungen",
   },
   certificateHelp: "Leer lassen, wenn eine öffentliche Zertifizierungsstelle das Zertifikat signiert hat.",
   users: {

@@ -116,7 +116,8 @@ export const pools: Texts["pools"] = {
       stripe: "Einzelne Disks",
     },
     noRedundancy: "Keine Redundanz: Fällt eine Disk aus, sind der Pool und alle seine Datastores verloren.",
-    permanent: "Daten-Disks können nicht wieder entfernt werden. Spares, Caches und Logs schon, mit zpool remove auf dem Server.",
+    permanent:
+      "Daten-Disks können nicht entfernt werden. Spares, Caches und Logs entfernen Sie mit „Entfernen“ auf der Seite des Pools.",
     disks: "Disks",
     carrying: "Auch Disks zeigen, die Daten haben oder in Gebrauch sind",
     tooFew: (count) => `Dieses Layout braucht mindestens ${count} Disks.`,
@@ -203,7 +204,7 @@ export const pools: Texts["pools"] = {
     lead: "Der Schlüssel, der auf dem früheren Server des Pools exportiert wurde. Passt er, werden die verschlüsselten Datastores bereitgestellt.",
     secret: "Schlüssel",
     secretHelp: "64 hexadezimale Ziffern",
-    submit: "Entsperren",
+    submit: "Schlüssel eingeben",
     done: "Der Schlüssel wurde gespeichert",
   },
   replace: {
