@@ -94,14 +94,14 @@ def in_the_way(session: Session, plan: Plan) -> None:
     for other in active(session) if taken or needed else ():
         its = plan_of(other)
         if taken & {other.subject, *its.about} or needed & set(its.out_of_service):
-            raise ConflictError(f"a job is running for it ({other.kind})", [other.id])
+            raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}", [other.id])
 
 
 def busy(session: Session, subject: str) -> None:
     """Raises ConflictError while a job is under way for the subject."""
     other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
     if other is not None:
-        raise ConflictError(f"a job is running for it ({other.kind})", [other.id])
+        raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}", [other.id])
 
 
 def job_of_key(session: Session, key: str | None) -> str | None:

@@ -116,7 +116,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         return names
 
     def run(self, context: Context, plan: AdoptPlan, job_id: str, advance: Advance) -> DatastoreResult:
-        advance("giving it its identity", 10)
+        advance("storing the identity", 10)
         dataset, uuid = plan.dataset, plan.uuid
         current = steps.dataset_of(context, dataset)
         if str(current.guid) != plan.guid:

@@ -75,7 +75,7 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
             steps.is_made(context, dataset, uuid)  # made before a crash, or it raises
         except zfs.OutOfSpace as error:
             raise thick.made_refused(context, "create", plan.name, dataset, plan.layout.refreservation) from error
-        advance("giving it its identity", 50)
+        advance("storing the identity", 50)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
         steps.complete(context, dataset, guid)
@@ -185,7 +185,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
                     session, uuid, plan.export, plan.share, groups=changes.host_groups, versions=changes.versions,
                     squash=changes.squash, clients=changes.clients,
                 )  # fmt: skip
-        advance("telling who serves it", 60)
+        advance("updating the target" if number is not None else "updating the NFS server", 60)
         served = steps.serve(context, uuid, plan.pools, self.kind)
         if plan.becomes:
             if not served.served:
@@ -251,7 +251,7 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
         except zfs.OutOfSpace as error:
             lacking = thick.missing(context, plan.dataset, plan.size)
             raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
-        advance("telling the target", 60)
+        advance("updating the target", 60)
         served = steps.serve(context, plan.uuid, plan.pools, self.kind)
         with context.store.reading() as session:
             stores = domain.datastores(context.scan(3600), session)
@@ -290,7 +290,7 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
             context.scan_pools(plan.pools)
             return steps.served_as_before(context, plan.uuid)
         thick.resize(context, plan.dataset, plan.size, plan.was)
-        advance("telling the NFS server", 60)
+        advance("updating the NFS server", 60)
         served = steps.serve(context, plan.uuid, plan.pools, self.kind)
         if plan.size < plan.was:  # files may have grown until the NFS server knew
             thick.check_smaller(context, plan.called, plan.export, plan.size)

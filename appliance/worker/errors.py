@@ -28,7 +28,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
         case zfs.DatasetExists() | zfs.SnapshotExists():
             return ConflictError(str(error), [error.name])
         case zfs.DifferentPools():
-            return ConflictError("they are not in one pool", error.names)
+            return ConflictError("Cannot do this in several pools at once. Use one request for each pool", error.names)
         case zfs.ScanRunning() | zfs.NoScanRunning() | zfs.OutOfSpace():
             return ConflictError(str(error))
         case zfs.PoolExists():

@@ -137,7 +137,7 @@ class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
         for name, value in values:
             if value is None:
                 context.engine.inherit_property(plan.pool, name)
-        advance("telling the target", 60)
+        advance("updating the target", 60)
         problems = problems_serving(context, self.kind)
         update_capacity_alerts(context)
         return PoolResult(pool=plan.pool, problems=problems)

@@ -46,7 +46,8 @@ class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
         stores = context.datastores(60)
         chosen = [domain.find(stores, identifier, "active") for identifier in dict.fromkeys(request.datastores)]
         if len({store.pool for store in chosen}) > 1:
-            raise ConflictError("one step is of one pool", sorted({store.pool for store in chosen}))
+            text = "Cannot take one snapshot of datastores in several pools. Take one snapshot for each pool"
+            raise ConflictError(text, sorted({store.pool for store in chosen}))
         names = [f"{store.dataset}@{request.name}" for store in chosen]
         existing = {snapshot.name for snapshot in context.scan(60).snapshots}
         if existing & set(names):
@@ -59,7 +60,7 @@ class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
         )  # fmt: skip
 
     def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
-        advance("taking it", 10)
+        advance("taking the snapshot", 10)
         properties = {identity.CREATED_BY: job_id}
         if plan.schedule:
             properties[retention.SCHEDULE] = plan.schedule
@@ -126,7 +127,7 @@ class DeleteSnapshots(Operation[requests.DeletionCreate, SnapshotsPlan]):
 
     def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
         """A missing snapshot is not an error."""
-        advance("destroying them", 10)
+        advance("destroying snapshots", 10)
         context.engine.destroy_snapshots(plan.names)
         context.scan_pools(plan.pools)
         return SnapshotResult(destroyed=len(plan.names))
@@ -167,7 +168,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                 # With another hold it stays, and would count as protected until a time that has passed.
                 context.engine.inherit_property(name, retention.PROTECT)
         for begin in range(0, len(plan.names), _AT_ONCE):
-            advance("destroying them", 10 + 80 * begin // len(plan.names))
+            advance("destroying snapshots", 10 + 80 * begin // len(plan.names))
             destroyable = {
                 snapshot.name
                 for snapshot in context.scan_pools(plan.pools).snapshots
@@ -248,7 +249,7 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
             raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
         advance("taking it out of service", 10)
         steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
-        advance("putting it back", 50)
+        advance("rolling back", 50)
         KINDS[plan.kind].closed(context, dataset)
         context.engine.rollback(plan.name, destroy=plan.newer)
 
@@ -312,7 +313,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
                 context.engine.clone(plan.snapshot, dataset, properties={**native, **user_properties})
             except zfs.OutOfSpace as error:
                 raise thick.made_refused(context, "clone to", plan.name, dataset, plan.layout.refreservation) from error
-        advance("giving it its identity", 50)
+        advance("storing the identity", 50)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
         steps.complete(context, dataset)

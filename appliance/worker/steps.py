@@ -35,6 +35,8 @@ Advance = Callable[[str, int], None]
 _log = logging.getLogger(__name__)
 CLOSING_SECONDS = 60.0
 """For commands that were running; the target itself has waited 20 s for them."""
+_SERVERS = ("zvaai-target ", "ganesha.nfsd ")
+"""Programs that have a datastore open until its operations end: the admin does not stop them."""
 
 
 class Cancelled(Exception):  # noqa: N818  # not a failure
@@ -126,7 +128,8 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
         context.keys.create_encryption_root(name, identifier)
         return
     if filesystem.encryption is None or filesystem.encryption.root != name:
-        raise ConflictError("the file system for encrypted datastores exists, and is not encrypted", [name])
+        text = "the file system for encrypted datastores exists, and is not encrypted"
+        raise ConflictError(f"{text}. Rename or destroy {name}, then try again", [name])
     if filesystem.encryption.key_status != KeyStatus.AVAILABLE:
         context.keys.load_stored_key(name)
 
@@ -209,7 +212,9 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
         if not who:
             return
         if time.monotonic() > limit:
-            raise ConflictError("it is still open: running operations have not ended", who)
+            others = [program for program in who if "(process " in program and not program.startswith(_SERVERS)]
+            reason = f" in {', '.join(others)}. Stop the program, then try again" if others else ". Its operations have not ended"
+            raise ConflictError(f"{dataset} is still open{reason}", who)
         time.sleep(0.1)
 
 
@@ -236,7 +241,9 @@ def is_made(context: Context, dataset: str, uuid: str) -> bool:
     except zfs.NoSuchDataset:
         return False
     if claimed is None or claimed.value != uuid:
-        raise ConflictError("the dataset exists, and is a different one", [dataset])
+        raise ConflictError(
+            f"Dataset {dataset} exists and is not this datastore. Use another name, or rename the dataset", [dataset]
+        )
     return True
 
 

@@ -106,7 +106,7 @@ class Restore(Operation[requests.RestoreCreate, RestorePlan]):
 
     def run(self, context: Context, plan: RestorePlan, job_id: str, advance: Advance) -> DatastoreResult:
         dataset, uuid = plan.dataset, plan.uuid
-        advance("putting it back", 10)
+        advance("restoring the dataset", 10)
         steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
         if not steps.is_made(context, dataset, uuid):
             context.engine.rename(plan.trash, dataset)

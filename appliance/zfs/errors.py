@@ -259,7 +259,7 @@ class WrongKey(ZfsError):
 
 class NoStoredKey(ZfsError):
     name: str
-    text = "the key of {name} is missing: import the key that the server which created it exported"
+    text = "the key of {name} is missing. Enter the key that was exported on its former server: zvaai key keep POOL"
 
 
 class KeyConfirmed(ZfsError):

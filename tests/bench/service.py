@@ -126,7 +126,7 @@ def fill_database(path: Path, uuids: Sequence[str], hosts_of_each: int = HOSTS_O
             Job(
                 id=str(uuid.uuid4()), sequence=number + 1, kind="snapshot.create", subject=choice.choice(uuids),
                 parameters={"names": [f"tank/zvaai/x@{number}"], "about": [choice.choice(uuids)]},
-                state="failed" if number % 100 == 0 else "succeeded", step="taking it", percent=100, cancel=False,
+                state="failed" if number % 100 == 0 else "succeeded", step="taking the snapshot", percent=100, cancel=False,
                 actor="schedule hourly", created_at=now, started_at=now, ended_at=now, result={"snapshots": []},
             )
             for number in range(20 * len(uuids))

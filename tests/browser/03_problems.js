@@ -31,7 +31,7 @@ test("for any answer a form reports the result and what was not changed, and can
   await openGrow();
   const dialog = page.getByRole("dialog");
   for (const [status, code, detail, shown] of [
-    [409, "conflict", "a job is running for it (datastore.grow)", "A job is running for it (datastore.grow)."],
+    [409, "conflict", "another job (datastore.grow) is changing it", "Another job (datastore.grow) is changing it."],
     [412, "precondition_failed", "it has changed since it was read", "Someone else changed this in the meantime"],
     [403, "forbidden", "this needs the role operator", "Your role does not allow this"],
     [429, "too_many_requests", "slowly", "Too many attempts"],

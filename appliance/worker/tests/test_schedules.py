@@ -131,7 +131,7 @@ def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monk
     real = appliance.service.executor.submit
 
     def submit(*_: Any, **__: Any) -> Any:
-        raise ConflictError("a job is running for it")
+        raise ConflictError("another job is changing it")
 
     with monkeypatch.context() as patch:
         patch.setattr(appliance.service.executor, "submit", submit)
