@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VAAINAS_SESSION_H
-#define VAAINAS_SESSION_H
+#pragma once
 
 #include <rpc/rpc.h>
 
@@ -88,5 +87,3 @@ enum vaainas_error session_rename_file(struct vaainas_session *session, const st
                                        const char *to, struct vaainas_failure *failure);
 enum vaainas_error session_link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
                                      const char *name, struct vaainas_failure *failure);
-
-#endif

@@ -7,8 +7,7 @@
  * are counted again; the dataset's refquota bounds those.
  *
  * Thread-safe: one mutex, held for no system call. The caller needs no lock. */
-#ifndef FILEOPS_ADMISSION_H
-#define FILEOPS_ADMISSION_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -58,5 +57,3 @@ void admission_end(struct admission *admission, const struct admission_change *c
 
 /* The file has no name left, and no client has it open. */
 void admission_forget(struct admission *admission, uint64_t inode);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A call makes one clone in the caller's thread. It may take long: a server runs it in a job's thread. The caller holds no lock of a dataset. Nothing
  * here knows of ganesha or of RPC. Thread-safe. Every function returns 0 or an errno value. */
-#ifndef FILEOPS_CLONE_H
-#define FILEOPS_CLONE_H
+#pragma once
 
 #include "dataset.h"
 
@@ -79,5 +78,3 @@ struct fileops_clone_request {
  * ENOSPC, EDQUOT; EAGAIN a thick dataset is still counting its files; EOPNOTSUPP, EXDEV fast and not possible; EINVAL source and destination are one file; EISDIR not a regular file;
  * otherwise the kernel's error (EIO, EROFS, ESTALE, ...). `result` is filled in both cases. */
 int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
-
-#endif

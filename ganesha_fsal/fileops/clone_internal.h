@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* A running clone: shared by clone.c, clone_share.c and clone_copy.c. */
-#ifndef FILEOPS_CLONE_INTERNAL_H
-#define FILEOPS_CLONE_INTERNAL_H
+#pragma once
 
 #include "clone.h"
 #include "dataset_internal.h"
@@ -29,5 +28,3 @@ int clone_by_sharing(struct clone *clone);
 
 /* clone_copy.c: copies from `from` to the end. Holes stay holes. The destination is empty from `from` on. */
 int clone_by_copying(struct clone *clone, uint64_t from);
-
-#endif

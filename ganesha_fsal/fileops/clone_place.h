@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* The temporary file of a clone by name: in a folder at the dataset's root, renamed at the end. (O_TMPFILE would
  * do too, but on ZFS its linkat(2) waits for a transaction group.) */
-#ifndef FILEOPS_CLONE_PLACE_H
-#define FILEOPS_CLONE_PLACE_H
+#pragma once
 
 #include "clone.h"
 
@@ -18,5 +17,3 @@ int clone_place_make(const struct fileops_clone_request *request, struct clone_p
 int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, uint64_t size);
 /* Removes a file that was not renamed, and closes. */
 void clone_place_end(struct clone_place *place);
-
-#endif

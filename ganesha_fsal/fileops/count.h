@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Counts the space of single files' blocks, in the background. A count holds no lock while it queries the kernel module. */
-#ifndef FILEOPS_COUNT_H
-#define FILEOPS_COUNT_H
+#pragma once
 
 #include "space_query.h"
 
@@ -47,5 +46,3 @@ void count_cancel_all(struct fileops_dataset *dataset);
 bool count_is_any_running(const struct fileops_dataset *dataset);
 
 void count_add(struct space_figures *sum, const struct space_figures *more);
-
-#endif

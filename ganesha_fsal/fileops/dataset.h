@@ -6,8 +6,7 @@
  *
  * Thread-safe. Functions return 0 or an errno value. They take their locks themselves and hold none on return. The caller has a reference to
  * the dataset. Only functions whose comment says so wait for the pool. */
-#ifndef FILEOPS_DATASET_H
-#define FILEOPS_DATASET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ struct fileops_dataset_shared {
 /* Counts them in the background. The first call starts a count; a later one does if `restart` is set and no count is running. EOPNOTSUPP: the kernel module is not
  * loaded or does not know this file system; otherwise the error that ended the count. */
 int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Internals of a dataset, shared by the files of fileops. */
-#ifndef FILEOPS_DATASET_INTERNAL_H
-#define FILEOPS_DATASET_INTERNAL_H
+#pragma once
 
 #include "admission.h"
 #include "count.h"
@@ -55,5 +54,3 @@ bool dataset_is_unused(struct fileops_dataset *dataset);
 
 /* sharing_probe.c: begins a probe unless one runs. With the lock. */
 void dataset_begin_probe(struct fileops_dataset *dataset);
-
-#endif

@@ -5,8 +5,7 @@
  * A step waits for freeing operations and gives them priority, so that a clone of many steps does not starve them.
  *
  * Files share a fixed number of locks by a hash of device and inode number. Thread-safe. */
-#ifndef FILEOPS_INTERLOCK_H
-#define FILEOPS_INTERLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ struct interlock_file {
 /* A step of a clone of one file to another. 0, or EBUSY. */
 int interlock_step_begin(const struct interlock_file *source, const struct interlock_file *destination);
 void interlock_step_end(const struct interlock_file *source, const struct interlock_file *destination);
-
-#endif

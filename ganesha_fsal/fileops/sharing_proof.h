@@ -4,8 +4,7 @@
  * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. If less was read from
  * the source's dataset, or less written to the destination's, than a copy takes, the kernel shared blocks. Concurrent reads and writes in
  * these datasets can only hide that: a proof is reliable, and without a proof the result is unknown. */
-#ifndef FILEOPS_SHARING_PROOF_H
-#define FILEOPS_SHARING_PROOF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct sharing_proof {
 void sharing_proof_init(struct sharing_proof *proof, int source, int destination);
 void sharing_proof_before(struct sharing_proof *proof);
 bool sharing_proof_after(const struct sharing_proof *proof, uint64_t bytes);
-
-#endif

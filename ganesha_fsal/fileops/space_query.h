@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Space of a file's blocks, from the kernel module zvol_clone (ZVOL_CLONE_SPACE; zvol_clone.h explains the figures). Takes no lock. */
-#ifndef FILEOPS_SPACE_QUERY_H
-#define FILEOPS_SPACE_QUERY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, s
 
 /* Number of changes of all pools' block reference tables after the module zfs was loaded. 0: unknown. */
 uint64_t space_changes(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Space of a file. */
-#ifndef FILEOPS_STATISTICS_H
-#define FILEOPS_STATISTICS_H
+#pragma once
 
 #include "dataset.h"
 
@@ -26,5 +25,3 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
 
 /* The same without counting: `unique` is an upper bound. */
 int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef FSAL_ZVAAI_PLACES_H
-#define FSAL_ZVAAI_PLACES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ int places_init(config_file_t file, struct config_error_type *errors);
 
 /* Whether `path` may be exported: any path if the block has no folder, otherwise a file system mounted by one name in that folder. Takes no lock. */
 bool places_have(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef FUZZ_FAKE_SERVER_H
-#define FUZZ_FAKE_SERVER_H
+#pragma once
 
 #include "../vaai_nas/service.h"
 
@@ -24,5 +23,3 @@ void must(bool holds, const char *what);
 
 /* The next call of an input: two bytes of length, little-endian, and that many bytes, or the rest. false at the end. */
 bool next_call(const uint8_t **input, size_t *left, const uint8_t **call, size_t *length);
-
-#endif

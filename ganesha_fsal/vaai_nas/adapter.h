@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_ADAPTER_H
-#define VAAI_NAS_ADAPTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ struct vaai_nas_adapter {
      */
     enum vaai_nas_status (*find)(uint16_t export_id, const char *path, struct vaai_nas_handle *handle);
 };
-
-#endif

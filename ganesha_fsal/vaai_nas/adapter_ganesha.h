@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_ADAPTER_GANESHA_H
-#define VAAI_NAS_ADAPTER_GANESHA_H
+#pragma once
 
 #include "adapter.h"
 #include "fsal_api.h"
@@ -12,5 +11,3 @@ enum vaai_nas_status vaai_nas_status_of_fsal(fsal_status_t status);
 
 /* Whether clients may still reclaim opens from before the server's restart. ganesha's SETATTR checks the same before it changes a file. */
 bool vaai_nas_in_grace(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_CONTROL_H
-#define VAAI_NAS_CONTROL_H
+#pragma once
 
 #include "service.h"
 
@@ -11,5 +10,3 @@ struct json_object;
  * bytes. May wait for statistics, and for the end of a cancelled job.
  */
 struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, const char *line, size_t length);
-
-#endif

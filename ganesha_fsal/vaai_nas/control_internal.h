@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_CONTROL_INTERNAL_H
-#define VAAI_NAS_CONTROL_INTERNAL_H
+#pragma once
 
 #include <json-c/json.h>
 
@@ -23,5 +22,3 @@ typedef struct json_object *control_method(struct vaai_nas_service *service, str
                                            struct control_failure *failure);
 control_method control_files_list, control_file_statistics, control_space_get, control_space_shared, control_clone_start,
     control_job_get, control_job_cancel;
-
-#endif

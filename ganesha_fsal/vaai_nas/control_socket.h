@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_CONTROL_SOCKET_H
-#define VAAI_NAS_CONTROL_SOCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -19,5 +18,3 @@ struct vaai_nas_control_socket {
  * gets no response. 0 or an errno value: EPERM if others than root and this process's user can create names in its folder.
  */
 int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct vaai_nas_control_socket *socket);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_COUNTERS_H
-#define VAAI_NAS_COUNTERS_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -64,5 +63,3 @@ void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
                             void *context);
 
 const char *vaai_nas_operation_name(enum vaai_nas_operation operation);
-
-#endif

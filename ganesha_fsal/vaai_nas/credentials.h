@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_CREDENTIALS_H
-#define VAAI_NAS_CREDENTIALS_H
+#pragma once
 
 #include "fsal_api.h"
 
@@ -9,5 +8,3 @@
  * the cached ones. ganesha's clean_credentials() does that, but its library does not export it.
  */
 void vaai_nas_clean_credentials(struct req_op_context *context);
-
-#endif

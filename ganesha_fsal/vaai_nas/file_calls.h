@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_FILE_CALLS_H
-#define VAAI_NAS_FILE_CALLS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ void file_calls_end(struct file_calls *calls, uint16_t export_id);
 
 /* Waits until no call of the export is running; false: some are still running at `until` (CLOCK_MONOTONIC). */
 bool file_calls_wait(struct file_calls *calls, uint16_t export_id, const struct timespec *until);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_FILES_H
-#define VAAI_NAS_FILES_H
+#pragma once
 
 #include "../fileops/dataset.h"
 #include "service.h"
@@ -50,5 +49,3 @@ enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uin
                                            struct vaai_nas_job *job);
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                               struct vaai_nas_job *job);
-
-#endif

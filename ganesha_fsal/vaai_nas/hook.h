@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_HOOK_H
-#define VAAI_NAS_HOOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,5 +12,3 @@
  * structures differ from those that this module was compiled with.
  */
 bool vaai_nas_hook_register(uint32_t procedure, const nfs_function_desc_t *description, char *reason, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_JOBS_H
-#define VAAI_NAS_JOBS_H
+#pragma once
 
 #include <time.h>
 
@@ -74,5 +73,3 @@ bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id,
 
 /* Of CLOCK_MONOTONIC. */
 struct timespec vaai_nas_moment_in(uint32_t milliseconds);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_JOBS_INTERNAL_H
-#define VAAI_NAS_JOBS_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -93,5 +92,3 @@ void job_cancel(struct job *job);
 
 /* Does not need the lock. */
 void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_order *order);
-
-#endif

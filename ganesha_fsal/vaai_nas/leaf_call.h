@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_LEAF_CALL_H
-#define VAAI_NAS_LEAF_CALL_H
+#pragma once
 
 #include "fsal_api.h"
 #include "config_parsing.h"
@@ -59,5 +58,3 @@ void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, 
 
 /* An export is being removed: cancels the clones that read or write in it, and waits some seconds for their end. */
 void vaai_nas_export_ends(uint16_t export_id);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_PROCEDURE22_H
-#define VAAI_NAS_PROCEDURE22_H
+#pragma once
 
 #include "procedure22_codec.h"
 #include "service.h"
@@ -9,5 +8,3 @@
 void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                 const struct procedure22_request *request, enum procedure22_fault fault,
                                 struct procedure22_result *result);
-
-#endif

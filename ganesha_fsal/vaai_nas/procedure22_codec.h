@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PROCEDURE22_CODEC_H
-#define PROCEDURE22_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ void procedure22_encode_result(const struct procedure22_result *result, uint8_t 
 
 /* false for anything but a result of exactly that shape. */
 bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct procedure22_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef PROCEDURE22_COPY_H
-#define PROCEDURE22_COPY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@
 /* Collects the bytes of a call for the codec, which does not use ntirpc, each part within its limits. Bytes that follow stay in the stream.
  * false: no valid call, and `bytes` is undefined. */
 bool procedure22_copy_call(XDR *xdrs, uint8_t bytes[PROCEDURE22_COPIED_MAX], size_t *length);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_SERVICE_H
-#define VAAI_NAS_SERVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ enum vaai_nas_status vaai_nas_cancel_job_of_file(struct vaai_nas_service *servic
  * Call it after the adapter's is_ending() has become true.
  */
 bool vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id, uint32_t wait_milliseconds);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_SERVICE_INTERNAL_H
-#define VAAI_NAS_SERVICE_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -36,5 +35,3 @@ enum vaai_nas_status service_open(struct vaai_nas_service *service, const struct
 
 /* Closing twice is allowed. */
 void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_STATUS_H
-#define VAAI_NAS_STATUS_H
+#pragma once
 
 /*
  * Status of a response. procedure22.c converts it to an nfsstat3 (RFC 1813 2.6) and a result of the private structure, control.c
@@ -35,5 +34,3 @@ const char *vaai_nas_status_name(enum vaai_nas_status status);
 
 /* Converts an errno to a status. */
 enum vaai_nas_status vaai_nas_status_of_errno(int error);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#ifndef VAAI_NAS_VMDK_LIST_H
-#define VAAI_NAS_VMDK_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(
               struct vmdk_list *list);
 
 void vmdk_list_free(struct vmdk_list *list);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* A folder for a test, on the file system of TMPDIR, and helpers for its files. */
-#ifndef FILEOPS_TESTS_SCRATCH_H
-#define FILEOPS_TESTS_SCRATCH_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,5 +74,3 @@ static inline void pause_briefly(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
-
-#endif
