@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/*
- * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these functions where it would
- * call FSAL_VFS's (meson.build).
- */
+/* The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these functions where it would call
+ * FSAL_VFS's (meson.build). */
 #include "config.h"
 
 #include "fsal.h"
@@ -12,6 +10,7 @@
 #include "leaf.h"
 #include "places.h"
 #include "space.h"
+#include "stable.h"
 #include "vfs_methods.h"
 
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations);
@@ -25,6 +24,7 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 {
     vfs_handle_ops_init(operations);
     space_operations_init(operations);
+    stable_operations_init(operations);
     leaf_operations_init(operations);
     exports_init();
 }
@@ -33,10 +33,8 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 #define HANDLE_DUMMY 0x20
 #define HANDLE_TYPE_MASK 0xC0
 
-/*
- * A dummy handle represents the root of another FSAL's file system, and contains no kernel handle. FSAL_VFS checks the length of a dummy, but then reads
- * the handle by the type inside: a forged handle with both would make it copy 4 GiB.
- */
+/* A dummy handle represents the root of another FSAL's file system, and contains no kernel handle. FSAL_VFS checks the length of a dummy, but then reads
+ * the handle by the type inside: a forged handle with both would make it copy 4 GiB. */
 static bool module_is_forged(const struct gsh_buffdesc *wire)
 {
     uint8_t flags = wire->len > 0 ? *(const uint8_t *)wire->addr : 0;

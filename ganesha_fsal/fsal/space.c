@@ -16,6 +16,7 @@
 #include "file_systems.h"
 #include "fsal_convert.h"
 #include "object.h"
+#include "stable.h"
 
 /* FSAL_VFS's operations, which the functions below call. Set once, before the first export is made. */
 static struct fsal_obj_ops below;
@@ -165,9 +166,11 @@ static fsal_status_t space_set_size(struct fsal_obj_handle *object, bool bypass,
 static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, struct state_t *state,
                                    struct fsal_attrlist *attributes)
 {
-    if (space_dataset_of(object) == NULL || !FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE))
-        return below.setattr2(object, bypass, state, attributes);
-    return space_set_size(object, bypass, state, attributes);
+    const bool sizes = space_dataset_of(object) != NULL && FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE);
+
+    return stable_after(sizes ? space_set_size(object, bypass, state, attributes)
+                              : below.setattr2(object, bypass, state, attributes),
+                        object);
 }
 
 /* The current file of a name in a directory. False: none, or no regular file. */
@@ -182,6 +185,27 @@ static bool space_lookup_regular(struct fsal_obj_handle *directory, const char *
     regular = fstatat(fd, name, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status->st_mode);
     close(fd);
     return regular;
+}
+
+/* Makes what an open made or emptied stable; on an error nothing stays open. A repeated exclusive create has no name: its file may be from a call that has
+ * not committed it yet. */
+static fsal_status_t space_opened(struct fsal_obj_handle *object, struct state_t *state, fsal_openflags_t flags,
+                                  enum fsal_create_mode mode, const char *name, struct fsal_obj_handle **opened)
+{
+    struct fsal_obj_handle *file = name != NULL ? *opened : object;
+    fsal_status_t status = fsalstat(ERR_FSAL_NO_ERROR, 0);
+
+    if ((flags & FSAL_O_TRUNC) != 0 || (mode != FSAL_NO_CREATE && name == NULL))
+        status = stable_after(status, file);
+    if (mode != FSAL_NO_CREATE && name != NULL)
+        status = stable_after(status, object);
+    if (FSAL_IS_ERROR(status) && state != NULL)
+        below.close2(file, state);
+    if (FSAL_IS_ERROR(status) && name != NULL) {
+        file->obj_ops->release(file);
+        *opened = NULL;
+    }
+    return status;
 }
 
 static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *state, fsal_openflags_t flags,
@@ -209,7 +233,7 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
     if (change.entered) /* the name may belong to another file now: then the size stays admitted */
         fileops_growth_end(zvaai_object(object)->dataset, &change,
                            FSAL_IS_SUCCESS(status) && emptied->fileid == file.st_ino ? space_size_of(emptied) : UINT64_MAX);
-    return status;
+    return FSAL_IS_ERROR(status) ? status : space_opened(object, state, flags, mode, name, opened);
 }
 
 static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t *state, fsal_openflags_t flags)
@@ -228,13 +252,11 @@ static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t
     if (error == 0)
         fileops_freeing_end(space_device_of(object), object->fileid);
     space_end(object, &change, false);
-    return status;
+    return stable_after(status, object);
 }
 
-/*
- * ALLOCATE (RFC 7862 15.1) guarantees that later writes do not fail for lack of space. ZFS cannot guarantee that for a range of a file: its fallocate(2) only
- * checks whether the pool has space now.
- */
+/* ALLOCATE (RFC 7862 15.1) guarantees that later writes do not fail for lack of space. ZFS cannot guarantee that for a range of a file: its fallocate(2)
+ * only checks whether the pool has space now. */
 static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                      bool allocate)
 {
@@ -252,7 +274,7 @@ static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct stat
         return space_from_errno(error);
     status = below.fallocate(object, state, offset, length, allocate);
     fileops_freeing_end(space_device_of(object), object->fileid);
-    return status;
+    return stable_after(status, object);
 }
 
 /* The last name of a file was removed: it counts until no client has it open. */
@@ -277,7 +299,8 @@ static fsal_status_t space_rename(struct fsal_obj_handle *object, struct fsal_ob
 
     if (replaces && FSAL_IS_SUCCESS(status))
         space_removed(dataset, replaced.st_ino);
-    return status;
+    /* One transaction changes both folders: committing one commits the other. */
+    return stable_after(status, new_directory);
 }
 
 /* Whether the file has no name left. If that is unknown, the answer is no: its size stays admitted until files are counted again. */
@@ -301,7 +324,7 @@ static fsal_status_t space_unlink(struct fsal_obj_handle *directory, struct fsal
 
     if (FSAL_IS_SUCCESS(status) && space_dataset_of(object) != NULL && space_is_nameless(object))
         space_removed(space_dataset_of(object), object->fileid);
-    return status;
+    return stable_after(status, directory);
 }
 
 static void space_release(struct fsal_obj_handle *object)
