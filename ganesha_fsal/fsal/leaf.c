@@ -33,7 +33,7 @@ static fsal_status_t leaf_fallocate(struct fsal_obj_handle *object, struct state
 
 /* On the stack: FSAL_VFS's read2 and write2 call `done` before they return. */
 struct transfer {
-    bool write;
+    bool write, stable; /* a stable write */
     fsal_async_cb done;
     void *argument;
     struct timespec began;
@@ -42,6 +42,9 @@ struct transfer {
 static void leaf_transferred(struct fsal_obj_handle *object, fsal_status_t status, void *io, void *argument)
 {
     const struct transfer *transfer = argument;
+    /* FSAL_VFS reports a stable write whose commit failed as an unstable one. RFC 1813 3.3.7 allows no less than what the client requests. */
+    if (FSAL_IS_SUCCESS(status) && transfer->stable && !((struct fsal_io_arg *)io)->fsal_stable)
+        status = fsalstat(ERR_FSAL_IO, EIO);
     const uint64_t bytes = FSAL_IS_SUCCESS(status) ? ((struct fsal_io_arg *)io)->io_amount : 0;
 
     vaai_nas_count_client_transfer(transfer->write, FSAL_IS_SUCCESS(status), bytes, &transfer->began);
@@ -58,7 +61,7 @@ static void leaf_read(struct fsal_obj_handle *object, bool bypass, fsal_async_cb
 
 static void leaf_write(struct fsal_obj_handle *object, bool bypass, fsal_async_cb done, struct fsal_io_arg *io, void *argument)
 {
-    struct transfer transfer = {.write = true, .done = done, .argument = argument};
+    struct transfer transfer = {.write = true, .stable = io->fsal_stable, .done = done, .argument = argument};
 
     clock_gettime(CLOCK_MONOTONIC, &transfer.began);
     below.write2(object, bypass, leaf_transferred, io, &transfer);
