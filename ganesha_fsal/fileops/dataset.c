@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define SECONDS_FOR_STEPS 10
+#define SECONDS_BETWEEN_COUNTS 60
 
 /* Removes partial clones that a crash left. A failure is ignored, so that the export still works. */
 static void dataset_remove_clones(int root)
@@ -149,35 +150,42 @@ struct file_count {
     uint64_t number;
 };
 
+static bool dataset_count_goes_on(const struct file_count *count)
+{
+    pthread_mutex_lock(&count->dataset->lock);
+    const bool goes_on = count->dataset->count == count->number;
+    pthread_mutex_unlock(&count->dataset->lock);
+    return goes_on && !dataset_is_unused(count->dataset);
+}
+
 static int dataset_count_file(void *context, const struct walk_file *file)
 {
     const struct file_count *count = context;
-    struct fileops_dataset *dataset = count->dataset;
 
-    pthread_mutex_lock(&dataset->lock);
-    const bool goes_on = dataset->count == count->number;
-    pthread_mutex_unlock(&dataset->lock);
-    if (!goes_on || dataset_is_unused(dataset))
+    if (!dataset_count_goes_on(count))
         return ECANCELED;
-    return admission_count(&dataset->admission, file->status.st_ino, (uint64_t)file->status.st_size);
+    return admission_count(&count->dataset->admission, file->status.st_ino, (uint64_t)file->status.st_size);
 }
 
 static void *dataset_count_files(void *argument)
 {
     struct fileops_dataset *dataset = argument;
     struct file_count count = {.dataset = dataset};
+    int error;
 
     pthread_mutex_lock(&dataset->lock);
     count.number = dataset->count;
     pthread_mutex_unlock(&dataset->lock);
-    const int error = walk_files(dataset->root, dataset_count_file, &count);
-    pthread_mutex_lock(&dataset->lock);
-    if (dataset->count == count.number) {
-        dataset->count_error = error;
-        if (error == 0)
-            admission_counted(&dataset->admission);
-    }
-    pthread_mutex_unlock(&dataset->lock);
+    do {
+        error = walk_files(dataset->root, dataset_count_file, &count);
+        pthread_mutex_lock(&dataset->lock);
+        if (dataset->count == count.number) {
+            dataset->count_error = error;
+            if (error == 0)
+                admission_counted(&dataset->admission);
+        }
+        pthread_mutex_unlock(&dataset->lock);
+    } while (error != 0 && error != ECANCELED && sleep(SECONDS_BETWEEN_COUNTS) == 0 && dataset_count_goes_on(&count));
     dataset_end_background(dataset);
     return NULL;
 }
@@ -253,7 +261,7 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
         snprintf(status->problem, sizeof(status->problem),
-                 "files can't be counted (%.60s): files can grow by 1 MiB at most until it is exported again",
+                 "files can't be counted (%.60s): files can grow by 1 MiB at most; counting is repeated each minute",
                  strerrordesc_np(dataset->count_error));
     else if (status->admitted > status->size)
         snprintf(status->problem, sizeof(status->problem), "its files exceed its size: no file can grow until others are deleted");

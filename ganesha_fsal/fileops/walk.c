@@ -27,8 +27,8 @@ static int walk_visit_name(int folder, const char *name, dev_t device, unsigned 
     if (!S_ISDIR(file.status.st_mode))
         return 0;
     const int inner = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (inner < 0)
-        return errno == ENOENT ? 0 : errno;
+    if (inner < 0) /* ENOTDIR, ELOOP: replaced meanwhile */
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : errno;
     return walk_folder(inner, device, depth + 1, visit, context);
 }
 

@@ -37,6 +37,28 @@ int __wrap_open64(const char *path, int flags, mode_t mode)
     return -1;
 }
 
+static atomic_int folder_error; /* of opening the folder "vm" */
+
+int __real_openat64(int folder, const char *name, int flags, ...);
+int __wrap_openat64(int folder, const char *name, int flags, mode_t mode);
+int __wrap_openat64(int folder, const char *name, int flags, mode_t mode)
+{
+    if (folder_error == 0 || strcmp(name, "vm") != 0)
+        return __real_openat64(folder, name, flags, mode);
+    errno = folder_error;
+    return -1;
+}
+
+/* A failed count waits until the folder can be read. */
+unsigned int __wrap_sleep(unsigned int seconds);
+unsigned int __wrap_sleep(unsigned int seconds)
+{
+    assert_int_equal(seconds, 60);
+    while (folder_error != 0)
+        pause_briefly();
+    return 0;
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -44,6 +66,7 @@ static int begin(void **state)
     probes = 0;
     probe_error = EINVAL;
     full = false;
+    folder_error = 0;
     return fileops_dataset_open(scratch, &dataset);
 }
 
@@ -55,10 +78,16 @@ static int end(void **state)
     return 0;
 }
 
+static bool count_failed(const struct fileops_dataset_status *status)
+{
+    return strstr(status->problem, "can't be counted") != NULL;
+}
+
 static struct fileops_dataset_status counted(void)
 {
     struct fileops_dataset_status status;
-    for (fileops_dataset_status(dataset, &status); status.counting; fileops_dataset_status(dataset, &status))
+    for (fileops_dataset_status(dataset, &status); status.counting && !count_failed(&status);
+         fileops_dataset_status(dataset, &status))
         pause_briefly();
     return status;
 }
@@ -84,6 +113,35 @@ static void files_are_counted_once_for_all_their_names(void **state)
     assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
     assert_false(fileops_dataset_is_thick(dataset));
     assert_int_equal(counted().admitted, 0);
+}
+
+static void a_folder_that_is_replaced_meanwhile_ends_no_count(void **state)
+{
+    (void)state;
+    mkdir(in_scratch("vm"), 0700);
+    close(make_file("other", MIB));
+    folder_error = ENOTDIR;
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    const struct fileops_dataset_status status = counted();
+    assert_string_equal(status.problem, "");
+    assert_true(status.admitted >= MIB);
+}
+
+static void a_failed_count_is_repeated(void **state)
+{
+    struct fileops_dataset_status status;
+    (void)state;
+    mkdir(in_scratch("vm"), 0700);
+    close(make_file("vm/disk", MIB));
+    folder_error = EIO;
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    status = counted();
+    assert_true(status.counting && count_failed(&status));
+    folder_error = 0; /* within the minute */
+    for (; status.counting; fileops_dataset_status(dataset, &status))
+        pause_briefly();
+    assert_string_equal(status.problem, "");
+    assert_true(status.admitted >= MIB);
 }
 
 static void only_thick_storage_reserves(void **state)
@@ -201,6 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_counted_once_for_all_their_names, begin, end),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_replaced_meanwhile_ends_no_count, begin, end),
+        cmocka_unit_test_setup_teardown(a_failed_count_is_repeated, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_reserves, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_reserved_while_files_are_counted, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_is_worth_another_attempt, begin, end),
