@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,13 @@ class Writer:
         assert not self.error, f"{when}: {self.error}"
 
 
+def write_block(file: int, number: int) -> bool:
+    """Writes a block of 4 KiB to an open disk. False after an error."""
+    with contextlib.suppress(OSError), mmap.mmap(-1, 4096) as block:  # O_DIRECT needs whole pages
+        return os.pwrite(file, block, 4096 * number) == 4096
+    return False
+
+
 def aborts() -> int:
     """Commands that the kernel's initiator has aborted."""
     match = re.search(r"eh_abort_cnt: (\d+)", run("iscsiadm", "-m", "session", "-s"))
@@ -94,26 +102,30 @@ def test_a_host_continues_with_the_other_pool(
     mount_point.mkdir()
     run("mount", "-o", "errors=remount-ro", working, mount_point)
     session = peers(target)
+    # Closed at the end only: after a writer's close udev reads the partition table, which would hang and delay others.
+    file = os.open(removed, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC)
+    writes = [Thread(target=write_block, args=(file, number), daemon=True) for number in range(HANGING)]
     try:
         with Writer(mount_point / "file") as writer:
             writer.goes_on("before")
             with removable_pool.removed():
-                words = ["dd", "if=/dev/zero", f"of={removed}", "bs=4k", "count=1", "oflag=direct,dsync", "conv=notrunc"]
-                writes = [subprocess.Popen([*words, f"seek={number}"], stderr=subprocess.DEVNULL) for number in range(HANGING)]
+                for write in writes:
+                    write.start()
                 wait_for(removable_pool.is_suspended, "the pool is suspended")
                 wait_for(lambda: aborts() >= HANGING, "the host has aborted its commands")
                 writer.goes_on("while the pool is suspended")
             removable_pool.clear()
             for write in writes:
-                write.wait(120)
+                write.join(120)
             # Whether the host repeated its commands for long enough, or gave them up: the LUN works again.
-            wait_for(lambda: subprocess.run([*words, "seek=0"], check=False, capture_output=True).returncode == 0, "LUN 0 works")
+            wait_for(lambda: write_block(file, 0), "LUN 0 works")
             writer.goes_on("after")
         print(f"longest write of the other pool: {writer.longest:.3f} s of {writer.writes}")
         assert writer.longest < LONGEST_SECONDS
         assert not writer.error
         assert peers(target) == session, "the host logged in again"
     finally:
+        os.close(file)
         run("umount", mount_point)
         run("e2fsck", "-f", "-n", working)
         initiator.forget()
