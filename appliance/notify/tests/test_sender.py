@@ -121,6 +121,16 @@ def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, recei
     )
 
 
+def test_a_clock_that_was_ahead_delays_no_alert(appliance: Appliance, receiver_server: Receiver) -> None:
+    hook(appliance, receiver_server)
+    receiver_server.answer = 503
+    find(appliance, finding())
+    sender, now = sender_of(appliance), time.time()
+    assert sender.turn(now) == 1
+    assert sender.turn(now - 1800) == 0, "no longer than a wait may last"
+    assert sender.turn(now - 86400) == 1
+
+
 def test_rejected_deliveries_are_dropped(appliance: Appliance, receiver_server: Receiver) -> None:
     """And an alert reports it, to others only."""
     made = hook(appliance, receiver_server, severity="info")
