@@ -11,7 +11,7 @@ from simulators.appliance import PASSWORD, Appliance
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import COOKIE
-from appliance.database.models import LoginSession, Token, User
+from appliance.database.models import LoginFailure, LoginSession, Token, User
 from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.errors import ConflictError, UnauthenticatedError
@@ -77,6 +77,16 @@ def test_wrong_guesses_cause_a_delay(appliance: Appliance) -> None:
     locked = log_in(appliance, address="192.0.2.1")  # with the right password too
     assert locked.status_code == 429 and int(locked.headers["Retry-After"]) > 0
     assert log_in(appliance, address="192.0.2.2").status_code == 201  # the admin is not locked out elsewhere
+
+
+def test_a_delay_ends_when_the_clock_was_ahead(appliance: Appliance) -> None:
+    for _ in range(6):
+        log_in(appliance, password="wrong")
+    assert log_in(appliance).status_code == 429
+    with appliance.store.session() as session:
+        for failure in session.query(LoginFailure):
+            failure.locked_until += 365 * 86400
+    assert log_in(appliance).status_code == 201
 
 
 def test_a_user_is_never_locked_out_everywhere(appliance: Appliance) -> None:

@@ -262,6 +262,7 @@ WRONG: dict[str, Callable[[configuration.Content], Any]] = {
     "an unknown column": lambda content: other_user(content).update(more=1),
     "a missing column": lambda content: other_user(content).pop("role"),
     "a missing table": lambda content: content.pop("hosts"),
+    "an absent time zone": lambda content: content["schedules"][0].update(time_zone="Absent/Zone"),
 }
 
 
@@ -275,7 +276,7 @@ def test_a_file_of_another_version_is_refused(what: str, appliance: Appliance, m
     with monkeypatch.context() as patch:
         patch.setattr(sealed_copy, "collect", lambda *_: content)
         file = back_up(appliance)
-    assert refused(appliance, 422, file)["errors"][0]["field"] == "copy"
+    assert refused(appliance, 422, file)["errors"][0]["field"] == ("time_zone" if "time zone" in what else "copy")
 
 
 def test_exactly_one_source(shared: Appliance) -> None:

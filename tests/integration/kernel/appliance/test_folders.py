@@ -13,7 +13,7 @@ from support.zfs import destroy_pool
 
 from appliance.helper.mounts import Mounts
 from appliance.zfs.errors import NoSuchSnapshot, Refused
-from appliance.zfs.folders import SnapshotFolders
+from appliance.zfs.folders import UNFINISHED, SnapshotFolders
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.model import VdevSpec
 
@@ -44,6 +44,14 @@ def test_a_folder_is_restored_from_a_snapshot() -> None:
             folders.list_folder(f"{POOL}/nfs@absent", "")
         identifier, before = str(uuid.uuid4()), engine.pool(POOL).bclone_saved
         folders.begin_folder(snapshot, "web", identifier)
+        unfinished = Path(f"/srv/zvaai/folders/{UNFINISHED}{identifier}")
+        os.mkfifo(unfinished / "fifo")
+        (unfinished / "link").symlink_to(vm / "web-flat.vmdk")
+        for name in ("fifo", "link"):  # by a client
+            with pytest.raises(Refused):
+                folders.restore_range(snapshot, "web/web-flat.vmdk", identifier, name, 0, 1 << 30)
+            with pytest.raises(Refused):
+                folders.restore_text(snapshot, "web/web-flat.vmdk", identifier, name, b"text")
         assert folders.restore_range(snapshot, "web/web-flat.vmdk", identifier, "new-flat.vmdk", 0, 1 << 30) == SIZE
         folders.end_folder(snapshot, "web", identifier, "new")
         made = Path("/srv/zvaai/folders/new/new-flat.vmdk")
