@@ -290,8 +290,8 @@ def mounted_xfs(directory: Path, size_mib: int = 512) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def mounted_dataset(name: str, **properties: str) -> Iterator[Path]:
-    """A dataset POOL/NAME as FSAL_VFS and FSAL_ZVAAI need it, mounted; destroyed at the end."""
-    mount = Path("/") / name.replace("/", "-")
+    """A dataset POOL/NAME as FSAL_VFS and FSAL_ZVAAI need it, mounted below /srv/datasets; destroyed at the end."""
+    mount = Path("/srv/datasets") / name
     settings = {"acltype": "posix", "xattr": "sa", "mountpoint": str(mount), **properties}
     run("zfs", "create", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}")), name)
     try:

@@ -204,16 +204,16 @@ def test_exports_stay_in_the_folder_they_may_be_in(nfs_store: Path, tmp_path: Pa
     folder, link = tmp_path / "exports", nfs_store.parent / "link"
     folder.mkdir()
     link.symlink_to(nfs_store)
-    inside, outside = nfs_store / "inside", nfs_store.parent / "outside"
+    inside, neighbour = nfs_store / "inside", nfs_store.parent / "neighbour"
     inside.mkdir()
-    outside.mkdir()
+    neighbour.mkdir()
     with message_bus(tmp_path / "bus") as address:
         blocks = f'%dir "{folder}/*.conf"\nZVAAI_EXPORTS {{ Below = "{nfs_store.parent}"; }}\n'
         always = daemon.Export(1, nfs_store, "/always")
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
         with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks):
             client = Ganesha(folder, address)
-            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, outside, link, nfs_store.parent / "other/../store"):
+            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, neighbour, link, nfs_store.parent / "other/../store"):
                 with pytest.raises(ExportRefusedError):
                     client.add(Export(2, path, "/more", access="RW"))
             assert client.exports() == {1: "/always"}
