@@ -29,7 +29,7 @@ ROOT_OFFSET = 513 * MIB
 """Offset of the root partition, after 1 MiB of the partition table and the ESP (packaging/image/partitions)."""
 MADE_BY_EACH_MACHINE = (
     *("/var/lib/zvaai", "/var/lib/zvaai-frontend", "/var/lib/zvaai-target", "/var/lib/zvaai-helper"),
-    *("/var/lib/dkms/mok.key", "/etc/ssh/ssh_host_ed25519_key", "/var/lib/dbus/machine-id"),
+    *("/var/lib/dkms/mok.key", "/etc/ssh/ssh_host_ed25519_key", "/etc/hostid", "/var/lib/dbus/machine-id"),
 )
 """Keys, certificate and identifiers at the first boot."""
 COPY_BYTES = 32 * MIB
@@ -102,6 +102,7 @@ def test_it_is_a_complete_machine(pc: EmulatedPc) -> None:
     assert int(pc.run("df --output=size --block-size=1G / | tail -1")) >= 10
     assert {"zfs", "zvol_clone"} <= set(pc.run("lsmod | cut -d' ' -f1").split())
     assert re.fullmatch("[0-9a-f]{32}", pc.run("cat /etc/machine-id"))
+    assert pc.run("stat -c %s /etc/hostid") == "4", "without it ZFS imports a pool that another server uses"
 
 
 async def write(portal: str) -> None:
