@@ -104,7 +104,8 @@ class Periodic:
 
     def retention(self) -> None:
         with self._context.store.reading() as session:
-            rules = {schedule.id: schedules.retention(schedule) for schedule in session.scalars(select(Schedule))}
+            enabled = session.scalars(select(Schedule).where(Schedule.enabled))
+            rules = {schedule.id: schedules.retention(schedule) for schedule in enabled}
             stores = {store.dataset: store for store in domain.datastores(self._context.scan(self._newest()), session)}
             busy = {job.subject for job in job_store.active(session)}
         snapshots = self._context.scan(self._newest()).snapshots

@@ -82,6 +82,33 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     assert left == [3, 2]
 
 
+def test_a_paused_schedule_deletes_nothing(appliance: Appliance, clock: Clock) -> None:
+    """Nor does another schedule of the same datastore delete what the paused one took."""
+    store = appliance.datastore("first")
+    paused = clock.schedule(store, keep=2)
+    clock.due()
+    clock.due()
+    change = {"name": "paused", "enabled": False, "keep": 1}
+    assert appliance.request("PATCH", f"/schedules/{paused}", change).status_code == 200
+    enabled = clock.schedule(store, keep=1)
+
+    def taken_by(schedule: str) -> int:
+        return [shown["schedule"] for shown in appliance.get(f"/datastores/{store}/snapshots")["items"]].count(schedule)
+
+    for _ in range(3):
+        clock.due()
+    clock.due(1)
+    assert (taken_by(paused), taken_by(enabled)) == (2, 1)
+    assert appliance.request("POST", f"/schedules/{paused}/run").status_code == 202
+    clock.due(1)
+    clock.due(1)
+    assert taken_by(paused) == 3
+    assert appliance.request("PATCH", f"/schedules/{paused}", {"enabled": True}).status_code == 200
+    clock.due()
+    clock.due(1)
+    assert taken_by(paused) == 1
+
+
 def names(appliance: Appliance, store: str) -> list[str]:
     return [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]]
 
