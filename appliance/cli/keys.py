@@ -7,7 +7,7 @@ import typer
 
 from appliance.cli.shared import Run, ask_secret, noun
 
-key = noun("key", "Export and confirm keys of encrypted pools.")
+key = noun("key", "Export, confirm and enter keys of encrypted pools.")
 
 
 key.table(
@@ -24,7 +24,10 @@ def export_key(run: Run, pool: str) -> None:
 
     If standard input is not a terminal, the password is read from it.
     """
-    print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
+    response = run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})
+    if run.output.as_json:
+        return run.output.raw(response)
+    return print(response["secret"])
 
 
 def _read_key() -> str:
@@ -37,7 +40,7 @@ def confirm_key(run: Run, pool: str) -> None:
     run.output.fields(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
 
 
-@key.command("keep", "tank")
-def keep_key(run: Run, pool: str) -> None:
+@key.command("enter", "tank")
+def enter_key(run: Run, pool: str) -> None:
     """Enter the key of a pool from another server, to unlock its datastores. The key comes from the terminal or stdin."""
     run.output.fields(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

@@ -117,7 +117,7 @@ def _keys(facts: Facts) -> Iterator[Check]:
     for key in facts.keys:
         pool = key.pool
         if not key.stored:
-            remedy = f"zvaai key keep {pool}; enter the key that was exported on the pool's former server"
+            remedy = f"zvaai key enter {pool}; enter the key that was exported on the pool's former server"
             yield Check(
                 "key", "The pool's key is stored", FAILED, "without it its encrypted datastores are unreadable", remedy, pool
             )

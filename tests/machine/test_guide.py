@@ -374,7 +374,7 @@ def test_replace_a_lost_server(server: Machine, replacement: Machine) -> None:
     from_file = "zvaai recover --file site.json --recovery-key"
     assert "nothing was changed" in GUIDE.run(replacement, from_file, more="--dry-run", typed=KNOWN["recovery key"])
     GUIDE.run(replacement, "zvaai recover --from tank --recovery-key", typed=KNOWN["recovery key"])
-    GUIDE.run(replacement, "zvaai key keep tank", typed=KNOWN["pool key"])
+    GUIDE.run(replacement, "zvaai key enter tank", typed=KNOWN["pool key"])
     assert {row["name"] for row in zvaai(replacement, "datastore", "list")} == {"vmfs1", "vmfs1-restored", "nfs1", "secret"}
     written = Writers(server)  # its reports are in the folder of the lost server
     wait_for(lambda: "vmfs1" in replacement.run("zvaai readiness", 60, check=False), "the datastores are served")

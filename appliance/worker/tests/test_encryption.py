@@ -119,7 +119,7 @@ def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> Non
     appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
     assert check()["result"] == "ok"
     next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
-    assert check()["result"] == "failed" and "key keep" in check()["remedy"]
+    assert check()["result"] == "failed" and "key enter" in check()["remedy"]
 
 
 def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) -> None:

@@ -228,7 +228,7 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
         appliance.cli("pool", "import", POOL, "--wait")
         locked = {number: uuid for number, uuid in luns.items() if number != encrypted}
         wait_for(lambda: appliance.luns() == locked, "its datastores are served, but for the encrypted one", SECONDS)
-        appliance.cli("key", "keep", POOL, text=f"{secret}\n")
+        appliance.cli("key", "enter", POOL, text=f"{secret}\n")
         wait_for(lambda: appliance.luns() == luns, "the encrypted one too", SECONDS)
         (copy,) = appliance.json("datastore", "list", "--state", "copy")
         assert copy["dataset"] == f"{POOL}/received"
