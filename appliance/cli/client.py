@@ -17,9 +17,11 @@ import httpx
 
 FAILED, USAGE, NOT_FOUND, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
 _EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
-_EXIT_CODES |= {429: NOT_ALLOWED, 503: UNAVAILABLE}
+_EXIT_CODES |= {429: NOT_ALLOWED, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVAILABLE}
 _TRIES = 3
 """Attempts of a change whose answer was lost, or that was based on an outdated version."""
+_PATIENCE_S = 300.0
+"""A wait for a job continues for so long without an answer: the API restarts during an upgrade."""
 _LOG_IN = "Log in first: zvaai login https://HOST:8443"
 
 
@@ -65,8 +67,10 @@ class Client:
         """`certificate` is a file; `trusted` is the certificate that the user confirmed, instead of the stored one."""
         stored = stored_settings()
         self.url = (url or stored.get("url") or "https://localhost:8443").rstrip("/")
+        if self.url != stored.get("url"):
+            stored = {}  # another server must not get the token
         self.token = token or stored.get("token")
-        self.known = bool(url or stored.get("url"))
+        self.known = bool(url or stored)
         pem = Path(certificate).read_text() if certificate else trusted or stored.get("certificate")
         context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
         if pem and not certificate:
@@ -183,7 +187,7 @@ class Client:
         """The job, once it has ended. Raises CommandError when it failed."""
         pause = 0.05
         while True:
-            job: dict[str, Any] = self.call("GET", f"/jobs/{job_id}")
+            job = self._job(job_id)
             report(job)
             if job["state"] not in ("queued", "running"):
                 break
@@ -195,6 +199,16 @@ class Client:
                 why += f"; its partial results could not be removed: {job['problem']['left']}"
             raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED)
         return job
+
+    def _job(self, job_id: str) -> dict[str, Any]:
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return dict(self.call("GET", f"/jobs/{job_id}"))
+            except CommandError as error:
+                if error.exit_code != UNAVAILABLE or time.monotonic() > until:
+                    raise
+            time.sleep(1)
 
     def named(self, path: str, name: str) -> str:
         """Identifier of the object with this name or identifier. Raises CommandError."""

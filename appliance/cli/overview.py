@@ -10,16 +10,22 @@ from urllib.parse import urlsplit
 
 import typer
 
-from appliance.cli.client import FAILED, NOT_ALLOWED, Client, CommandError, keep_settings
+from appliance.cli.client import FAILED, NOT_ALLOWED, USAGE, Client, CommandError, keep_settings
 from appliance.cli.output import size
 from appliance.cli.shared import Run, ask_secret, names_of
 
 
-def _server_certificate(url: str, fingerprint: str | None) -> str:
-    """The server's certificate, after its fingerprint was confirmed."""
-    parts = urlsplit(url)
+def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
+    """Address and certificate of the server, after its fingerprint was confirmed."""
     try:
-        pem = ssl.get_server_certificate((parts.hostname or "localhost", parts.port or 443), timeout=10)
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 8443
+    except ValueError as error:
+        raise CommandError(f"{url}: {error}. Use https://HOST:8443", USAGE) from error
+    if parts.scheme != "https" or not host:
+        raise CommandError(f"{url} is not an address of an appliance. Use https://HOST:8443", USAGE)
+    try:
+        pem = ssl.get_server_certificate((host, port), timeout=10)
     except OSError as error:
         raise CommandError(f"{url}: {error}", FAILED) from error
     seen = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
@@ -32,7 +38,7 @@ def _server_certificate(url: str, fingerprint: str | None) -> str:
         )
     else:
         raise CommandError("give --fingerprint: there is no terminal to confirm it", NOT_ALLOWED)
-    return pem
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", pem
 
 
 def _begin_session(client: Client, user: str, password: str) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def log_in(
 
     Example: zvaai login https://zvaai.example.com:8443 --user olga --days 7
     """
-    pem = _server_certificate(url, fingerprint)
+    url, pem = _server(url, fingerprint)
     client = Client(url, None, None, trusted=pem)
     password = ask_secret("Password", twice=setup_code is not None)
     if setup_code is not None:
@@ -84,31 +90,30 @@ def status(run: Run) -> None:
     Example: zvaai status
     """
     status = run.client.call("GET", "/status")
-    alerts = run.client.all("/alerts", most=20)
+    alerts = sorted(run.client.all("/alerts"), key=lambda alert: ("critical", "warning", "info").index(alert["severity"]))
     if run.output.as_json:
         run.output.raw({**status, "alerts": alerts})
     else:
-        say = run.output.console.print
         target = status["target"]
-        ok, bad = "[green]ok[/]", "[bold red]PROBLEM[/]"
-        say(f"zvaai {status['version']} at {run.client.url}")
-        say(f"  worker    {ok if status['worker'] else bad}  {status['worker_problem'] or ''}")
+        ok, bad = "ok", "PROBLEM"
+        print(f"zvaai {status['version']} at {run.client.url}")
+        print(f"  worker    {ok if status['worker'] else bad}  {status['worker_problem'] or ''}")
         if target is not None:
             what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
-            say(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
-            say(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
+            print(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
+            print(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
         if status["storage_problem"]:
-            say(f"  storage   {bad}  {status['storage_problem']}")
+            print(f"  storage   {bad}  {status['storage_problem']}")
         for pool in status["pools"]:
             used = 100 - 100 * int(pool["free"]) // max(1, int(pool["size"]))
             state = ok if pool["health"] == "ONLINE" and used < pool["warning_percent"] else bad
-            say(
+            print(
                 f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
             )
-        say(f"  jobs      {status['active_jobs']} running")
+        print(f"  jobs      {status['active_jobs']} running")
         for alert in alerts:
             mark = "" if alert["acknowledged_at"] is None else f"  (acknowledged by {alert['acknowledged_by']})"
-            say(f"  [bold]{alert['severity'].upper()}[/]  {alert['text']}{mark}")
+            print(f"  {alert['severity'].upper()}  {alert['text']}{mark}")
     troubled = (
         not status["worker"]
         or status["storage_problem"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from appliance.cli.client import INVALID, NOT_FOUND, USAGE, Client, CommandError
+from appliance.cli.client import FAILED, INVALID, NOT_FOUND, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -34,13 +34,14 @@ class Run(typer.Context):
         return f"{collection}/{self.client.named(collection, name)}"
 
     def job(self, job: dict[str, Any], wait: bool) -> None:
-        """Prints the job. With `wait`, prints its progress and waits for its end."""
+        """Prints the job. With `wait`, prints its progress and waits for its end. Raises Exit if the datastore is not served."""
         if not wait:
             return (
                 self.output.fields(job)
                 if self.output.as_json
                 else print(f"job {job['id']} ({job['kind']}): zvaai job wait {job['id']}")
             )
+        print(f"job {job['id']} ({job['kind']})", file=sys.stderr)
         steps: list[str] = []
 
         def report(now: dict[str, Any]) -> None:
@@ -49,15 +50,19 @@ class Run(typer.Context):
                 print(f"{now['percent']:3} % {now['step']}", file=sys.stderr)
 
         ended = self.client.wait(job["id"], report)
-        if self.output.as_json:
-            return self.output.raw(ended)
         result = ended["result"] or {}
-        if result.get("served") is False or result.get("problem"):
-            how = "not as it should be" if result.get("served") else "not served yet"
-            print(f"done, but {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
-        self.output.fields(result)
-        for reason, count in result.get("copied_because", {}).items():
-            print(f"copied because of {reason}: {size(count)}", file=sys.stderr)
+        unserved = result.get("served") is False or bool(result.get("problem"))
+        if self.output.as_json:
+            self.output.raw(ended)
+        else:
+            if unserved:
+                how = "not as it should be" if result.get("served") else "not served yet"
+                print(f"done, but {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
+            self.output.fields(result)
+            for reason, count in result.get("copied_because", {}).items():
+                print(f"copied because of {reason}: {size(count)}", file=sys.stderr)
+        if unserved:
+            raise typer.Exit(FAILED)
         return None
 
 

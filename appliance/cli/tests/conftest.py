@@ -33,27 +33,31 @@ class Command:
     """Called once, before a change comes to the API."""
     lost: int = 0
     """So many answers to come are lost after the work is done."""
+    away: int = 0
+    """So many questions to come about a job find no API behind nginx."""
 
-    def run(self, *words: str, text: str = "", role: str | None = "admin", url: str | None = None) -> tuple[int, str]:
-        """Exit code, and all that it prints."""
-        environment = {"XDG_CONFIG_HOME": str(self.home), "ZVAAI_URL": url or self.url, "COLUMNS": "200"}
+    def run(
+        self, *words: str, text: str = "", role: str | None = "admin", url: str | None = None, stderr: bool = True
+    ) -> tuple[int, str]:
+        """Exit code, and all that it prints; without `stderr` only its standard output."""
+        environment = {"XDG_CONFIG_HOME": str(self.home), "ZVAAI_URL": url or self.url}
         environment["ZVAAI_TOKEN"] = self.appliance.tokens[role] if role else ""
-        result = CliRunner(mix_stderr=False, env=environment).invoke(application, list(words), input=text, prog_name="zvaai")
+        result = CliRunner(mix_stderr=stderr, env=environment).invoke(application, list(words), input=text, prog_name="zvaai")
         if isinstance(result.exception, CommandError):
-            return result.exception.exit_code, f"{result.stdout}{result.stderr}{result.exception}"
+            return result.exception.exit_code, f"{result.stdout}{result.exception}"
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        return result.exit_code, result.stdout + result.stderr
+        return result.exit_code, result.stdout
 
-    def __call__(self, *words: str, text: str = "") -> str:
+    def __call__(self, *words: str, text: str = "", stderr: bool = True) -> str:
         """Runs a command and returns its output. Raises AssertionError if it fails."""
-        code, printed = self.run(*words, text=text)
+        code, printed = self.run(*words, text=text, stderr=stderr)
         assert code == 0, f"zvaai {' '.join(words)}: {code}\n{printed}"
         return printed
 
     def json(self, *words: str) -> Any:
         """Its JSON output."""
-        return json.loads(self("-o", "json", *words))
+        return json.loads(self("-o", "json", *words, stderr=False))
 
 
 @pytest.fixture
@@ -67,6 +71,10 @@ def zvaai(tmp_path: Path) -> Iterator[Command]:
                 if before is not None:
                     before()
                 command.sent.append({name: str(value) for name, value in environment.items() if name.isupper()})
+            if command.away and environment["PATH_INFO"].startswith("/api/v1/jobs/"):
+                command.away -= 1
+                start("502 Bad Gateway", [("Content-Type", "application/problem+json")])
+                return [b'{"detail": "the API does not run"}']
             answer = list(appliance.application(environment, start))
             if environment["REQUEST_METHOD"] != "GET" and command.lost:
                 command.lost -= 1

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.authority import Authority, pem_of
 
 from appliance.api import certificate
+from appliance.cli import client, overview
 from appliance.cli.tests.conftest import Command
 
 
@@ -93,3 +94,48 @@ def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(zvaai.appliance.target, "statistics", lambda _target: statistics)
     printed = zvaai("offloads")
     assert "gold1" in printed and "64 MiB" in printed and "3 GiB" in printed and "0 B" in printed
+
+
+def test_a_wait_continues_while_the_api_restarts(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's identifier is printed before, for when the wait ends all the same."""
+    words = ("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    zvaai.away = 1
+    printed = zvaai(*words)
+    (job,) = zvaai.json("job", "list")
+    assert f"job {job['id']} (datastore.create)" in printed and zvaai.away == 0
+    monkeypatch.setattr(client, "_PATIENCE_S", -1)
+    zvaai.away = 1
+    code, printed = zvaai.run("datastore", "delete", "vmfs1", "--yes", "--wait")
+    assert code == 6 and "the API does not run" in printed and "(datastore.delete)" in printed
+
+
+@pytest.mark.parametrize(
+    "url", ["zvaai.example.com:8443", "http://zvaai.example.com:8443", "https://", "https://zvaai.example.com:x"]
+)
+def test_a_login_needs_an_https_address(zvaai: Command, url: str) -> None:
+    """Without a scheme it went to port 443 of this machine, and offered the fingerprint of that."""
+    code, printed = zvaai.run("login", url, "--fingerprint", "00")
+    assert code == 2 and "Use https://HOST:8443" in printed
+
+
+def test_a_login_is_at_port_8443(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, int]] = []
+
+    def refuse(address: tuple[str, int], timeout: float) -> str:
+        called.append(address)
+        raise ConnectionRefusedError(str(timeout))
+
+    monkeypatch.setattr(ssl, "get_server_certificate", refuse)
+    for url in ("https://zvaai.example.com", "https://[2001:db8::1]", "https://zvaai.example.com:443"):
+        with pytest.raises(client.CommandError):
+            overview._server(url, None)
+    assert called == [("zvaai.example.com", 8443), ("2001:db8::1", 8443), ("zvaai.example.com", 443)]
+
+
+def test_the_stored_token_is_for_the_stored_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    client.keep_settings({"url": "https://ours.example:8443", "certificate": Authority().certificate, "token": "zvaai_secret"})
+    assert client.Client(None, None, None).token == "zvaai_secret"
+    assert client.Client("https://ours.example:8443/", None, None).token == "zvaai_secret"
+    assert client.Client("https://other.example:8443", None, None).token is None
+    assert client.Client("https://other.example:8443", "zvaai_other", None).token == "zvaai_other"
