@@ -41,7 +41,7 @@ def list_datastores(
     kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
     """List datastores. Deleted ones can be restored; copies are not served."""
-    columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "copy_reason")
+    columns = ("name", "kind", "state", "lun", "share", "size", "referenced", "pool", "copy_reason")
     run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
 
 

@@ -14,8 +14,10 @@ SIZES = {
     "size", "used", "free", "allocated", "referenced", "snapshot_bytes", "bclone_saved", "bclone_used",
     "total", "unique", "snapshot", "deduplicated", "admitted", "reserved",
     "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes", "zeroed_bytes", "unmapped_bytes", "reserved_bytes",
-    "available", "quota", "block_size", "record_size",
+    "available", "quota", "block_size", "record_size", "shared", "needed",
 }  # fmt: skip
+_TITLES = {"share": "export path"}
+_WIDEST = 1_000_000
 
 
 def size(text: Any) -> str:
@@ -41,10 +43,16 @@ def shown(name: str, value: Any) -> str:
     return str(value)
 
 
+def _title(name: str) -> str:
+    return _TITLES.get(name, name.replace("_", " "))
+
+
 class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        # Only a terminal has a width. Text is printed as it is: "[error]" is no markup.
+        width = None if sys.stdout.isatty() else _WIDEST
+        self._console = Console(highlight=False, markup=False, emoji=False, width=width)
 
     def raw(self, value: Any) -> None:
         """JSON."""
@@ -56,17 +64,19 @@ class Output:
             return self.raw(items)
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
-            table.add_column(column.replace("_", " ").upper(), justify="right" if column in SIZES else "left", overflow="fold")
+            table.add_column(_title(column).upper(), justify="right" if column in SIZES else "left", overflow="fold")
         for item in items:
             table.add_row(*(shown(column, item[column]) for column in columns))
-        return self.console.print(table)
+        with self._console.capture() as capture:
+            self._console.print(table)
+        return print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
     def fields(self, item: dict[str, Any]) -> None:
         """A thing by its fields."""
         if self.as_json:
             return self.raw(item)
-        width = max((len(name) for name in item), default=0)
+        width = max((len(_title(name)) for name in item), default=0)
         for name, value in item.items():
             if not isinstance(value, dict):
-                print(f"{name.replace('_', ' '):<{width}}  {shown(name, value)}")
+                print(f"{_title(name):<{width}}  {shown(name, value)}")
         return None

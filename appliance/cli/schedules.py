@@ -76,7 +76,8 @@ def show_schedule(run: Run, name: str) -> None:
         return run.output.raw({**response, "room": room})
     run.output.fields(named([response], names_of(run.client, "/datastores"), "datastores")[0])
     if room["needed"] != "0":
-        run.output.fields(room)
+        run.output.fields({name: room[name] for name in ("needed", "available")})
+        run.output.rows(room["datastores"], "name", "needed")
     return None
 
 
@@ -133,7 +134,10 @@ def change_schedule(
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Repeat for several.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
-    """Change a schedule. Only an admin may lower what it retains or protects."""
+    """Change a schedule. Only an admin may lower what it retains or protects.
+
+    A paused schedule takes and deletes no snapshots.
+    """
     path = run.path("/schedules", name)
     body = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
