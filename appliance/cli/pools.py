@@ -101,6 +101,17 @@ def _health(smart: dict[str, Any] | None) -> str:
     return ", ".join([verdict, *counts, *measured, *worn])
 
 
+def _plan(run: Run, body: dict[str, Any], dry_run: bool) -> None:
+    """Prints the warnings of a layout, and with `dry_run` the layout."""
+    plan = run.client.call("POST", "/pools/plan", body)
+    for warning in plan["warnings"]:
+        print(f"Warning: {warning}", file=sys.stderr)
+    if dry_run and run.output.as_json:
+        run.output.raw(plan)
+    elif dry_run:
+        print("\n".join(plan["layout"]))
+
+
 @pool.command("create", "tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B")
 def create_pool(
     run: Run,
@@ -114,13 +125,9 @@ def create_pool(
 ) -> None:
     """Create a pool on empty disks."""
     body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
-    plan = run.client.call("POST", "/pools/plan", body)
-    for warning in plan["warnings"]:
-        print(f"Warning: {warning}", file=sys.stderr)
-    if dry_run:
-        print("\n".join(plan["layout"]))
-        return
-    run.job(run.client.call("POST", "/pools", {**body, "ashift": ashift, "autotrim": autotrim}), wait)
+    _plan(run, body, dry_run)
+    if not dry_run:
+        run.job(run.client.call("POST", "/pools", {**body, "ashift": ashift, "autotrim": autotrim}), wait)
 
 
 @pool.command("extend", "tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run")
@@ -134,10 +141,9 @@ def extend_pool(
 ) -> None:
     """Add vdevs to a pool. Data vdevs cannot be removed again."""
     body = {"vdevs": vdevs_of(vdevs), "force": force}
-    if dry_run:
-        print("\n".join(run.client.call("POST", "/pools/plan", {**body, "name": name, "extend": True})["layout"]))
-        return
-    run.job(run.client.call("POST", f"/pools/{name}/extend", body), wait)
+    _plan(run, {**body, "name": name, "extend": True}, dry_run)
+    if not dry_run:
+        run.job(run.client.call("POST", f"/pools/{name}/extend", body), wait)
 
 
 pool.table("importable", "/importable-pools", "name guid health last_host devices action", "List pools that are not imported.")

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,15 +15,16 @@ from appliance.cli.client import FAILED, NOT_ALLOWED, CommandError
 from appliance.cli.shared import Run
 
 
-def _print(pending: Mapping[str, Any]) -> None:
-    if not pending["packages"]:
-        print("zvaai, OpenZFS and nfs-ganesha are the newest versions.")
+def _print(pending: Mapping[str, Any], refreshed_at: datetime | None) -> None:
+    if refreshed_at is None:
+        print("apt has no lists of packages, so updates are unknown. Run: apt update")
+    elif not pending["packages"]:
+        date = f"{refreshed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        print(f"zvaai, OpenZFS and nfs-ganesha are the newest versions of apt's lists of {date}.")
     for package in pending["packages"]:
         print(f"{package['name']}: {package['installed'] or 'not installed'} -> {package['version']}\n  {package['effect']}")
     if pending["others"]:
         print(f"{pending['others']} other packages have updates.")
-    if pending["refreshed_at"] is None:
-        print("apt has no lists of packages. Run: apt update")
     for reason in pending["reboot"]:
         print(f"REBOOT: {reason}")
     for obstacle in pending["obstacles"]:
@@ -54,7 +56,8 @@ def upgrade(
         pending = updates.read(_unhealthy())
     except updates.UpdatesError as error:
         raise CommandError(str(error), FAILED) from error
-    _print(asdict(pending))
+    refreshed_at = pending.refreshed_at
+    _print(asdict(pending), None if refreshed_at is None else datetime.fromtimestamp(refreshed_at, UTC))
     if pending.obstacles:
         raise typer.Exit(FAILED)
 
@@ -70,7 +73,8 @@ def show_updates(
     pending = run.client.call("GET", "/updates")
     if run.output.as_json:
         return run.output.raw(pending)
-    _print(pending)
+    refreshed_at = pending["refreshed_at"]
+    _print(pending, None if refreshed_at is None else datetime.fromisoformat(refreshed_at))
     if notes:
         print(f"\n{pending['notes'] or 'The repository has no notes for this server. Run: apt changelog zvaai'}")
     return None

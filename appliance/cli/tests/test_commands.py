@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import time
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 
 import click
 import pytest
@@ -16,7 +18,9 @@ from simulators.target import TargetSimulator
 
 from appliance.cli.__main__ import application
 from appliance.cli.tests.conftest import Command
+from appliance.dataplane.ganesha import ExportRefusedError
 from appliance.dataplane.target import LoggedIn
+from appliance.domain.journal import Finding, update_alerts
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -36,6 +40,13 @@ VISIBLE = {" ".join(words): command for words, command in commands() if not comm
 
 def examples(command: click.Command) -> list[str]:
     return re.findall(r"^ *Example: (zvaai .*)$", command.help or "", re.MULTILINE)
+
+
+def raise_alerts(zvaai: Command, *alerts: tuple[str, str]) -> None:
+    """Raises alerts, each with a severity and a text."""
+    found = [Finding(f"odd:{number}", severity, "tank", text, "") for number, (severity, text) in enumerate(alerts)]
+    with zvaai.appliance.store.session() as session:
+        update_alerts(session, "odd", found)
 
 
 def parse(line: str) -> None:
@@ -182,8 +193,6 @@ def test_several_snapshots_are_deleted_or_none(zvaai: Command) -> None:
 
 
 def test_alerts_are_shown(zvaai: Command) -> None:
-    from appliance.domain.journal import Finding, update_alerts  # noqa: PLC0415
-
     with zvaai.appliance.store.session() as session:
         update_alerts(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "check it")])
     (listed,) = [alert for alert in zvaai.json("alert", "list") if alert["key"] == "odd:one"]
@@ -208,7 +217,7 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     from appliance.cli import overview  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview, "_server_certificate", lambda _url, _fingerprint: None)
+        patch.setattr(overview, "_server", lambda url, _fingerprint: (url, None))
         patch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
         printed = zvaai("login", zvaai.url, "--user", "operator", text=f"{PASSWORD}\n")
     assert "as operator (operator)" in printed
@@ -230,7 +239,7 @@ def test_two_factor_login(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> No
     assert secret in printed and "otpauth://totp/" in printed
     recovery = re.findall(r"^[0-9a-f]{4}(?:-[0-9a-f]{4}){3}$", printed, re.MULTILINE)
     assert len(recovery) == second_factor.RECOVERY_CODES
-    monkeypatch.setattr(overview, "_server_certificate", lambda _url, _fingerprint: None)
+    monkeypatch.setattr(overview, "_server", lambda url, _fingerprint: (url, None))
     monkeypatch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
     assert "as admin (admin)" in zvaai("login", zvaai.url, text=f"{PASSWORD}\n{recovery[0]}\n")
     status, printed = zvaai.run("login", zvaai.url, text=f"{PASSWORD}\n{recovery[0]}\n")
@@ -302,3 +311,87 @@ def test_updates_are_shown(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> N
     assert "zvaai: 1.0 -> 1.1" in printed and "1 other packages" in printed
     assert "IN THE WAY: apt keeps zvaai-nfs back" in printed and "apt changelog zvaai" in printed
     assert zvaai.json("updates")["packages"][0]["version"] == "1.1"
+
+
+def test_without_lists_of_packages_updates_are_unknown(zvaai: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from appliance import updates  # noqa: PLC0415
+
+    monkeypatch.setattr(updates, "_plan", lambda *_: updates.Plan({}, []))
+    dated = [line for line in zvaai("updates").splitlines() if "newest versions" in line]
+    assert len(dated) == 1 and re.search(r" of \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", dated[0]), dated
+    monkeypatch.setattr(updates, "LISTS", tmp_path)
+    printed = zvaai("updates")
+    assert "newest versions" not in printed and "Run: apt update" in printed
+
+
+def test_a_job_that_leaves_the_datastore_unserved_has_failed(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ExportRefusedError("no such path")
+
+    monkeypatch.setattr(zvaai.appliance.nfs, "add", refuse)
+    words = ("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--wait")
+    code, printed = zvaai.run(*words)
+    assert code == 1 and "not served yet: " in printed and "no such path" in printed
+    (store,) = zvaai.json("datastore", "list")
+    assert store["name"] == "nfs1" and store["state"] == "active"
+
+
+def test_text_in_brackets_is_no_markup(zvaai: Command) -> None:
+    texts = ("[error] of nginx", "[/gone] :warning:")
+    raise_alerts(zvaai, *(("warning", text) for text in texts))
+    listed, shown = zvaai("alert", "list"), zvaai.run("status")[1]
+    for text in texts:
+        assert text in listed and text in shown
+
+
+def test_status_has_all_open_alerts_the_most_severe_first(zvaai: Command) -> None:
+    raise_alerts(zvaai, ("critical", "the oldest"), *(("info", f"number {number}") for number in range(30)), ("warning", "last"))
+    code, printed = zvaai.run("status")
+    words = [line.split()[0] for line in printed.splitlines() if line.split()[0] in ("CRITICAL", "WARNING", "INFO")]
+    assert code == 1 and words == ["CRITICAL", "WARNING", *["INFO"] * 30]
+
+
+def test_without_a_terminal_rows_are_not_folded(zvaai: Command) -> None:
+    text = "word " * 100 + "end"
+    raise_alerts(zvaai, ("warning", text), ("warning", "short"))
+    lines = zvaai("alert", "list").splitlines()
+    assert len(lines) == 3 and any(text in line for line in lines)
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_columns_have_the_words_of_the_console(zvaai: Command) -> None:
+    zvaai("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--wait")
+    heading, row = zvaai("datastore", "list").splitlines()
+    assert "EXPORT PATH" in heading and "SHARE" not in heading and "REFERENCED" in heading and " /nfs1 " in row
+    assert re.search(r"^export path +/nfs1$", zvaai("datastore", "show", "nfs1"), re.MULTILINE)
+
+
+def test_the_room_of_a_schedule_is_a_table(zvaai: Command) -> None:
+    zvaai("datastore", "create", "thick", "--pool", "tank", "--size", "1G", "--thick", "--wait")
+    zvaai.appliance.simulator.write(zvaai.json("datastore", "show", "thick")["dataset"], 100 << 20)
+    zvaai.appliance.service.context.scan(0)
+    zvaai("schedule", "create", "hourly", "thick", "--every", "1h", "--keep", "2")
+    printed = zvaai("schedule", "show", "hourly")
+    assert re.search(r"^needed +100\.?\d* MiB$", printed, re.MULTILINE) and "{" not in printed
+    assert re.search(r"^thick +100\.?\d* MiB$", printed, re.MULTILINE)
+
+
+def test_the_layout_of_a_pool(zvaai: Command) -> None:
+    """With its warnings, as JSON too, for a new pool and for one that is extended."""
+    disks = [disk["path"] for disk in zvaai.json("pool", "disks") if not disk["used_by"]]
+    for words in (("create", "fast"), ("extend", "tank", "--force")):
+        printed = zvaai("pool", *words, disks[0], "--dry-run")
+        assert "Warning: No redundancy" in printed
+        plan = zvaai.json("pool", *words, disks[0], "--dry-run")
+        assert plan["layout"] and plan["warnings"]
+    code, printed = zvaai.run("pool", "extend", "tank", disks[0], "--force", "--wait")
+    assert code == 0 and "Warning: No redundancy" in printed
+
+
+def test_the_key_of_a_pool(zvaai: Command) -> None:
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    zvaai("datastore", "create", "secret", "--pool", "tank", "--size", "1G", "--encrypted", "--wait")
+    secret = zvaai("key", "export", "tank", text=f"{PASSWORD}\n").strip()
+    assert json.loads(zvaai("-o", "json", "key", "export", "tank", text=f"{PASSWORD}\n"))["secret"] == secret
+    assert "tank" in zvaai("key", "enter", "tank", text=f"{secret}\n")
