@@ -50,7 +50,7 @@ def _title(name: str) -> str:
 class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        # Only a terminal has a width. Text is printed as it is: "[error]" is no markup.
+        # Only a terminal has a width. Text is printed as it is: "[error]" is not markup.
         width = None if sys.stdout.isatty() else _WIDEST
         self._console = Console(highlight=False, markup=False, emoji=False, width=width)
 

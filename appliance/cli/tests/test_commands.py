@@ -44,9 +44,9 @@ def examples(command: click.Command) -> list[str]:
 
 def raise_alerts(zvaai: Command, *alerts: tuple[str, str]) -> None:
     """Raises alerts, each with a severity and a text."""
-    found = [Finding(f"odd:{number}", severity, "tank", text, "") for number, (severity, text) in enumerate(alerts)]
+    findings = [Finding(f"odd:{number}", severity, "tank", text, "") for number, (severity, text) in enumerate(alerts)]
     with zvaai.appliance.store.session() as session:
-        update_alerts(session, "odd", found)
+        update_alerts(session, "odd", findings)
 
 
 def parse(line: str) -> None:
@@ -377,7 +377,7 @@ def test_the_room_of_a_schedule_is_a_table(zvaai: Command) -> None:
 
 
 def test_the_layout_of_a_pool(zvaai: Command) -> None:
-    """With its warnings, as JSON too, for a new pool and for one that is extended."""
+    """With its warnings, as JSON too, for a new pool and for more vdevs."""
     disks = [disk["path"] for disk in zvaai.json("pool", "disks") if not disk["used_by"]]
     for words in (("create", "fast"), ("extend", "tank", "--force")):
         printed = zvaai("pool", *words, disks[0], "--dry-run")
