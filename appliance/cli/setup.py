@@ -134,7 +134,9 @@ def reset(name: str, password: str, file: Path) -> None:
     client = trusting_client()
     code = secrets.token_hex(20)
     try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as target:
+        # The folder is the worker's: root must not follow a link there.
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as target:
             owner = file.parent.stat()
             os.fchown(target.fileno(), owner.st_uid, owner.st_gid)
             target.write(code)

@@ -31,7 +31,7 @@ OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token"
 """ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096
 GROUPS = 256
-_IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s\x00-\x1f]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")
+_IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9._:-]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")
 
 
 def group(session: Session, group_id: str) -> HostGroup:

@@ -89,6 +89,10 @@ def _local(properties: Mapping[str, Property], name: str) -> str | None:
     return prop.value if prop is not None and prop.source == Source.LOCAL else None
 
 
+MOST_SECONDS = 10**11
+"""Largest time since 1970 that is read from a property. A date can't be later than the year 9999."""
+
+
 def _number(text: str | None, largest: int) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) and int(text) <= largest else None
 
@@ -131,7 +135,7 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         name=local_name,
         lun=_number(_local(dataset.properties, LUN), 16383),
         soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
-        deleted_at=_number(_local(dataset.properties, DELETED), 10**15),
+        deleted_at=_number(_local(dataset.properties, DELETED), MOST_SECONDS),
         thick=_SWITCH.get(_local(dataset.properties, THICK) or ""),
         designation=names,
         export=_number(_local(dataset.properties, EXPORT), EXPORTS) or None,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for jobs: one type for each, which is the body of HTTP too, and what the operation gets that plans it."""
 
+import contextlib
+import ipaddress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
@@ -53,6 +55,12 @@ Squash = Literal["none", "root", "all"]
 Kind = Literal["vmfs", "nfs"]
 
 
+def _is_anyone(client: str) -> bool:
+    with contextlib.suppress(ValueError):  # reported elsewhere
+        return ipaddress.ip_network(client, strict=False).prefixlen == 0
+    return False
+
+
 class ShownRequest(Request):
     """How hosts see a datastore. `lun` is of VMFS, the rest but `host_groups` of NFS. Null: as before, or the default.
 
@@ -69,7 +77,7 @@ class ShownRequest(Request):
     @field_validator("clients")
     @classmethod
     def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
-        if not info.data.get("anyone") and (wide := [client for client in clients or () if client.endswith("/0")]):
+        if not info.data.get("anyone") and (wide := [client for client in clients or () if _is_anyone(client)]):
             raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
         return clients
 

@@ -91,7 +91,7 @@ def protected_until(snapshot: Snapshot) -> float | None:
     protected = snapshot.properties.get(PROTECT)
     return (
         float(protected.value)
-        if protected is not None and re.fullmatch(r"\d{1,12}", protected.value) and snapshot.holds
+        if protected is not None and re.fullmatch(r"\d{1,11}", protected.value) and snapshot.holds
         else None
     )
 

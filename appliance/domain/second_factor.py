@@ -48,7 +48,7 @@ def code_of(secret: str, step: int) -> str:
 
 def _matching_step(secret: str, code: str, now: float) -> int | None:
     steps = range(int(now // _STEP_S) - _DRIFT, int(now // _STEP_S) + _DRIFT + 1)
-    return next((step for step in steps if secrets.compare_digest(code_of(secret, step), code)), None)
+    return next((step for step in steps if secrets.compare_digest(code_of(secret, step).encode(), code.encode())), None)
 
 
 def enable(session: Session, seal: Seal, user_id: str, secret: str, code: str) -> list[str]:

@@ -154,10 +154,20 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    threading.Thread(target=server.serve, daemon=True).start()
+    failed = threading.Event()
+
+    def serve() -> None:
+        try:
+            server.serve()
+        except Exception:
+            logging.exception("no more connections are accepted")
+            failed.set()
+            stopping.set()
+
+    threading.Thread(target=serve, daemon=True).start()
     stopping.wait()
     server.stop()
-    return 0
+    return 70 if failed.is_set() else 0  # systemd starts it again
 
 
 if __name__ == "__main__":

@@ -177,8 +177,9 @@ class Executor:
                 continue
             without_pool += not pools
             started = True
-            self._running[job.id] = threading.Thread(target=self._in_thread, args=(job,), name=f"job {job.id[:8]}", daemon=True)
-            self._running[job.id].start()
+            thread = threading.Thread(target=self._in_thread, args=(job,), name=f"job {job.id[:8]}", daemon=True)
+            thread.start()
+            self._running[job.id] = thread
         return started
 
     def _in_thread(self, job: Job) -> None:

@@ -281,7 +281,7 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
 
     def change(self, context: Context, plan: DestroyPlan) -> None:
         """If the pool no longer exists, it was destroyed before a crash. A job before this one can have made a datastore."""
-        if any(str(pool.guid) == plan.guid for pool in context.engine.pools()):
+        if any((pool.name, str(pool.guid)) == (plan.pool, plan.guid) for pool in context.engine.pools()):
             context.scan_pools(plan.pools)
             self._check_unneeded(context, plan.pool)
             context.engine.destroy_pool(plan.pool)

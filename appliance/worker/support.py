@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sqlite3
+import stat
 import sys
 import tarfile
 import time
@@ -119,7 +120,7 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
                 for log in sorted(_logs(context)):
                     advance(log.name, 90)
                     with suppress(OSError):
-                        _add(archive, f"logs/{log.name}", redact(log.read_text(errors="replace")))
+                        _add(archive, f"logs/{log.name}", redact(_log_text(log)))
             written.flush()
             os.fsync(written.fileno())
         new.rename(file)
@@ -201,6 +202,14 @@ def _logs(context: Context) -> Iterator[Path]:
     """Logs of the worker and of the HTTP process, whose folder the worker's group can read."""
     for folder in (context.configuration.log_directory, context.configuration.http.logs):
         yield from folder.glob("*.log*")
+
+
+def _log_text(log: Path) -> str:
+    """The HTTP process can write into its folder: neither a link nor a FIFO is read. Raises OSError."""
+    with os.fdopen(os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{log} is not a file")
+        return file.read()
 
 
 def _helper_log(context: Context) -> str:

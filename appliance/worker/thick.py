@@ -5,7 +5,7 @@ The appliance sets quota and refreservation, and the reconciler sets the refrese
 touches them: the target and the NFS server only know that a datastore is thick, and share nothing of it from then on.
 """
 
-import contextlib
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
 """Time for target and NFS server to count shared blocks, which needs a sync of recent writes."""
 _POLL_SECONDS = 1.0
 _REMEDY = "Add vdevs, or delete data"
+_log = logging.getLogger(__name__)
 
 
 # --- checks
@@ -88,8 +89,11 @@ def reserve_again(context: Context, stores: Sequence[Datastore], changing: Colle
     for store in stores:
         thick = store.state == "active" and store.thick and store.thick_stated
         if thick and store.uuid not in changing and store.reserved < store.guaranteed:
-            with contextlib.suppress(zfs.OutOfSpace, zfs.NoSuchDataset):
+            try:
                 _reserve(context, store.kind, store.dataset, store.size)
+            except zfs.ZfsError as problem:  # the others are reconciled
+                _log.warning("thick datastore %s: %s", store.name, problem)
+            else:
                 done.append(f"thick datastore {store.name} had {store.reserved} of {store.guaranteed} bytes reserved")
     return tuple(done)
 

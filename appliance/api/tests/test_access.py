@@ -117,6 +117,16 @@ def test_a_token_does_no_more_than_its_scope(appliance: Appliance) -> None:
     assert appliance.request("GET", "/pools", role="scoped").status_code == 401
 
 
+def test_a_token_deletes_none_that_may_do_more(appliance: Appliance) -> None:
+    body = {"name": "monitoring", "scope": "viewer", "days": 1}
+    monitoring, other = (appliance.request("POST", "/tokens", body | {"name": name}).json for name in ("monitoring", "other"))
+    automation = appliance.request("POST", "/tokens", {"name": "automation", "scope": "operator", "days": 1}).json
+    assert monitoring is not None and other is not None and automation is not None
+    appliance.tokens["scoped"] = monitoring["secret"]
+    assert appliance.request("DELETE", f"/tokens/{automation['id']}", role="scoped").status_code == 403
+    assert appliance.request("DELETE", f"/tokens/{other['id']}", role="scoped").status_code == 200
+
+
 def test_a_viewer_makes_no_token_of_an_admin(appliance: Appliance) -> None:
     body = {"name": "more", "scope": "admin", "days": 1}
     assert appliance.request("POST", "/tokens", body, role="viewer").status_code == 403

@@ -20,6 +20,8 @@ def test_one_refusal_names_all_invalid_fields(appliance: Appliance) -> None:
     reasons = {error["field"]: error["reason"] for error in answer.json["errors"]}
     assert set(reasons) == {"name", "iqns", "addresses"}
     assert "not an iSCSI name" in reasons["iqns"] and "iqn.YYYY-MM" in reasons["iqns"]
+    shell: Any = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [f"{ESX1}';reboot;'"]})
+    assert shell.status_code == 422, "the console shows commands with this name for the host's shell"
     taken: Any = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX1.upper()]})
     assert taken.status_code == 201 and taken.json["iqns"] == [ESX1]
 

@@ -80,6 +80,7 @@ def test_the_login_demands_a_code_that_is_taken_once(appliance: Appliance, app: 
     assert log_in(appliance, app.code(1)).status_code == 201, "the clock of the app may be ahead"
     app.now += 120
     assert log_in(appliance, app.code(2)).status_code == 401, "by half a minute"
+    assert log_in(appliance, "１２３４５６").status_code == 401
     assert log_in(appliance, f" {app.code()[:3]} {app.code()[3:]}").status_code == 201
     assert appliance.request("GET", "/pools", role="operator").status_code == 200, "tokens need no code"
 

@@ -205,8 +205,9 @@ def test_everybody_needs_to_be_meant(zvaai: Command) -> None:
     code, printed = zvaai.run(*words)
     assert code == 7 and "--anyone" in printed and zvaai.json("datastore", "list") == []
     zvaai(*words, "--anyone")
-    code, printed = zvaai.run("datastore", "change", "nfs1", "--add-client", "::/0")
-    assert code == 7 and "--anyone" in printed
+    for network in ("::/0", "0.0.0.0/0.0.0.0", "0.0.0.0/00"):
+        code, printed = zvaai.run("datastore", "change", "nfs1", "--add-client", network)
+        assert code == 7 and "--anyone" in printed
     zvaai("datastore", "change", "nfs1", "--add-client", "192.0.2.0/24", "--anyone", "--wait")
 
 

@@ -71,6 +71,11 @@ def test_numbers_out_of_range_are_left_out() -> None:
     assert isinstance(judged, Identity) and (judged.lun, judged.soft_threshold, judged.deleted_at) == (None, None, None)
 
 
+def test_a_time_that_no_date_has_is_left_out() -> None:
+    judged = judge(volume(deleted="999999999999"))
+    assert isinstance(judged, Identity) and judged.deleted_at is None
+
+
 def test_of_two_with_one_identity_neither_counts() -> None:
     """A pool that was split, or copied disk by disk: names and GUIDs of datasets are the same."""
     judged = judge_all(

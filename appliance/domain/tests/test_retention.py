@@ -6,11 +6,12 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.retention import PROTECT, SCHEDULE, Retention, expired, surplus
+from appliance.domain.retention import PROTECT, SCHEDULE, Retention, expired, protected_until, surplus
 from appliance.zfs.model import Property, Snapshot, Source
 
 ID = "5a1f0c9e-0000-4000-8000-000000000000"
@@ -80,6 +81,8 @@ def test_protection_ends() -> None:
     held = Snapshot(name="a@b", guid=1, createtxg=1, creation=START, used=0, referenced=0, holds=1, properties=until)
     free = Snapshot(name="a@c", guid=1, createtxg=1, creation=START, used=0, referenced=0, properties=until)
     assert expired([held, free], START + 99) == [] and expired([held, free], START + 100) == [held]
+    never = {PROTECT: Property("999999999999", Source.LOCAL)}
+    assert protected_until(replace(held, properties=never)) is None, "no date has that year"
 
 
 @given(

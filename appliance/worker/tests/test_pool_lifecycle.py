@@ -11,7 +11,8 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 from appliance.domain import requests
 from appliance.domain.errors import ConflictError
 from appliance.worker import encryption
-from appliance.worker.pool_operations import DestroyPool
+from appliance.worker.pool_operations import DestroyPlan, DestroyPool
+from appliance.worker.pools import of_pool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
 from appliance.zfs.model import FeatureState
 
@@ -135,6 +136,17 @@ def test_a_datastore_that_was_made_while_the_job_waited_is_not_destroyed(applian
     with pytest.raises(ConflictError, match="it has datastores"):
         destroy.change(context, plan)
     assert pool(appliance)["health"] == "ONLINE"
+
+
+def test_another_pool_with_the_planned_name_is_not_destroyed(appliance: Appliance) -> None:
+    """Root renamed both after the plan."""
+    disks = free_disks(appliance)[:4]
+    for name, devices in (("fast", disks[:2]), ("slow", disks[2:])):
+        appliance.job("POST", "/pools", {"name": name, "vdevs": [mirror(*devices)]})
+    context, operation = appliance.service.context, DestroyPool()
+    plan = operation.plan(context, requests.DestroyPool().of(pool="fast"))
+    operation.change(context, DestroyPlan(**of_pool("slow"), guid=plan.guid))
+    assert {"fast", "slow"} <= {pool["name"] for pool in appliance.get("/pools")["items"]}
 
 
 def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: Appliance) -> None:

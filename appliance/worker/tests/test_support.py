@@ -5,6 +5,7 @@ import base64
 import io
 import json
 import logging
+import os
 import tarfile
 import urllib.parse
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_content_of_the_bundle(appliance: Appliance) -> None:
     assert json.loads(content["target.json"])["targets"] and json.loads(content["statistics.json"])["luns"] == []
     assert len(json.loads(content["disks.json"])) == 8 and content["events.jsonl"]
     assert not [name for name, text in content.items() if "unavailable" in text]
+
+
+def test_it_has_no_file_that_a_log_only_links_to(appliance: Appliance) -> None:
+    folder = appliance.service.context.configuration.log_directory
+    folder.mkdir(exist_ok=True)
+    (folder / "api.log").write_text("a line")
+    (folder / "link.log").symlink_to(appliance.service.context.configuration.secrets_key)
+    os.mkfifo(folder / "fifo.log")
+    content = bundle(appliance)
+    assert content["logs/api.log"] == "a line" and not {"logs/link.log", "logs/fifo.log"} & content.keys()
 
 
 def test_missing_parts_are_listed_with_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LunSpace
 from appliance.worker import thick
-from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.errors import OutOfSpace, UnexpectedFailure
 from appliance.zfs.model import Volume
 
 
@@ -49,6 +50,23 @@ def test_a_missing_refreservation_is_set_again_once(appliance: Appliance) -> Non
     assert volume(appliance, "first").refreservation == usual
     reconciled = appliance.request("POST", "/reconcile").json
     assert reconciled is not None and reconciled["differences"] == []
+
+
+def test_a_pool_that_cannot_be_changed_stops_no_other(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        appliance.datastore(name, thick=True)
+    for name in ("first", "second"):
+        appliance.simulator.set_properties(volume(appliance, name).name, {"refreservation": "none"})
+    first, set_properties = volume(appliance, "first").name, appliance.simulator.set_properties
+
+    def refused(dataset: str, properties: Mapping[str, str]) -> None:
+        if dataset == first:
+            raise UnexpectedFailure("zfs set", "the pool is read-only")
+        set_properties(dataset, properties)
+
+    monkeypatch.setattr(appliance.simulator, "set_properties", refused)
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert volume(appliance, "first").refreservation == 0 and volume(appliance, "second").refreservation > GIB
 
 
 def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
