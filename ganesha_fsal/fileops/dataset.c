@@ -158,13 +158,17 @@ static bool dataset_count_goes_on(const struct file_count *count)
     return goes_on && !dataset_is_unused(count->dataset);
 }
 
-static int dataset_count_file(void *context, const struct walk_file *file)
+static int dataset_count_file(void *context, const struct walk_name *name)
 {
     const struct file_count *count = context;
+    struct stat status;
 
     if (!dataset_count_goes_on(count))
         return ECANCELED;
-    return admission_count(&count->dataset->admission, file->status.st_ino, (uint64_t)file->status.st_size);
+    const int error = walk_file_status(name, &status);
+    if (error != 0)
+        return error == ENOENT ? 0 : error;
+    return admission_count(&count->dataset->admission, status.st_ino, (uint64_t)status.st_size);
 }
 
 static void *dataset_count_files(void *argument)
@@ -177,7 +181,7 @@ static void *dataset_count_files(void *argument)
     count.number = dataset->count;
     pthread_mutex_unlock(&dataset->lock);
     do {
-        error = walk_files(dataset->root, dataset_count_file, &count);
+        error = walk_files(AT_FDCWD, dataset->root, dataset_count_file, &count);
         pthread_mutex_lock(&dataset->lock);
         if (dataset->count == count.number) {
             dataset->count_error = error;

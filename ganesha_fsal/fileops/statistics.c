@@ -61,18 +61,21 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
 }
 
 /* Adds a whole file to the dataset's figures. */
-static int statistics_count_file(void *context, const struct walk_file *entry)
+static int statistics_count_file(void *context, const struct walk_name *name)
 {
     struct fileops_dataset *dataset = context;
     struct space_figures sum = {0}, figures;
-    int error = 0;
+    struct stat status;
 
     if (dataset_is_unused(dataset))
         return ECANCELED;
-    const int file = openat(entry->folder, entry->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int error = walk_file_status(name, &status);
+    if (error != 0)
+        return error == ENOENT ? 0 : error;
+    const int file = openat(name->folder, name->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return errno == ENOENT ? 0 : errno;
-    const uint64_t size = (uint64_t)entry->status.st_size;
+    const uint64_t size = (uint64_t)status.st_size;
     while (error == 0 && sum.done < size) {
         error = space_query(file, sum.done, size, NANOSECONDS, &figures);
         if (error == 0 && figures.done == 0)
@@ -106,7 +109,7 @@ static void *statistics_count_dataset(void *argument)
     struct fileops_dataset *dataset = argument;
 
     statistics_wait_for_group(dataset->root);
-    const int error = walk_files(dataset->root, statistics_count_file, dataset);
+    const int error = walk_files(AT_FDCWD, dataset->root, statistics_count_file, dataset);
     pthread_mutex_lock(&dataset->lock);
     dataset->counting_shared = false;
     dataset->shared_error = error;

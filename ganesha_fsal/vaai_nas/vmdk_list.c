@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 #include "vmdk_list.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,19 +11,18 @@
 #include <unistd.h>
 
 #include "../fileops/dataset.h"
+#include "../fileops/walk.h"
 #include "files.h"
 
 #define DESCRIPTOR_BYTES_MAX 65536
 static const char descriptor_begins[] = "# Disk DescriptorFile";
 
-struct walk {
+struct listing {
     struct vmdk_list *list;
     const char *after;
     size_t limit, scanned;
     bool (*is_to_end)(void *context);
     void *context;
-    dev_t device;
-    char path[VAAI_NAS_FILE_PATH_SIZE];
 };
 
 /* Length of a well-formed character (RFC 3629, 4) other than a control character; 0 for none. */
@@ -85,13 +83,13 @@ static bool vmdk_list_is_descriptor(int opened)
 }
 
 /* Whether it is a file with data, and its attributes. */
-static bool vmdk_list_has_data(struct walk *walk, int directory, const char *name, struct stat *attributes)
+static bool vmdk_list_has_data(struct listing *listing, const struct walk_name *name, struct stat *attributes)
 {
-    const int file = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    const int file = openat(name->folder, name->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     bool has = file >= 0 && fstat(file, attributes) == 0;
 
     if (!has)
-        walk->list->incomplete = walk->list->incomplete || errno != ENOENT;
+        listing->list->incomplete = listing->list->incomplete || errno != ENOENT;
     has = has && S_ISREG(attributes->st_mode) && (attributes->st_size > DESCRIPTOR_BYTES_MAX || !vmdk_list_is_descriptor(file));
     if (file >= 0)
         close(file);
@@ -99,24 +97,22 @@ static bool vmdk_list_has_data(struct walk *walk, int directory, const char *nam
 }
 
 /* Keeps the file if it is among the first limit + 1 after `after`. */
-static int vmdk_list_insert(struct walk *walk, int directory, const char *name)
+static int vmdk_list_insert(struct listing *listing, const struct walk_name *name)
 {
-    struct vmdk_list *list = walk->list;
+    struct vmdk_list *list = listing->list;
     struct stat attributes;
     size_t place = list->count;
 
-    if (strcmp(walk->path, walk->after) <= 0)
+    if (strcmp(name->path, listing->after) <= 0)
         return 0;
-    while (place > 0 && strcmp(walk->path, list->file[place - 1].path) < 0)
+    while (place > 0 && strcmp(name->path, list->file[place - 1].path) < 0)
         place--;
-    if (place > walk->limit)
+    if (place > listing->limit || !vmdk_list_has_data(listing, name, &attributes))
         return 0;
-    if (!vmdk_list_has_data(walk, directory, name, &attributes))
-        return 0;
-    char *path = strdup(walk->path);
+    char *path = strdup(name->path);
     if (path == NULL)
         return ENOMEM;
-    if (list->count > walk->limit)
+    if (list->count > listing->limit)
         free(list->file[--list->count].path);
     memmove(&list->file[place + 1], &list->file[place], (list->count - place) * sizeof(list->file[0]));
     list->file[place] = (struct vmdk_file){
@@ -125,103 +121,42 @@ static int vmdk_list_insert(struct walk *walk, int directory, const char *name)
     return 0;
 }
 
-static int vmdk_list_walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth);
-
-static int vmdk_list_enter(struct walk *walk, int parent, const char *name, size_t length, unsigned int depth)
+static int vmdk_list_leave_out(struct listing *listing, int result)
 {
-    struct stat attributes;
-    const int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (directory < 0) {
-        walk->list->incomplete = walk->list->incomplete || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP);
-        return 0;
-    }
-    if (fstat(directory, &attributes) != 0 || attributes.st_dev != walk->device) {
-        close(directory);
-        return 0;
-    }
-    if (depth >= VMDK_LIST_DEPTH) {
-        walk->list->incomplete = true;
-        close(directory);
-        return 0;
-    }
-    walk->path[length] = '/';
-    return vmdk_list_walk_directory(walk, directory, length + 1, depth + 1);
+    listing->list->incomplete = true;
+    return result;
 }
 
-static int vmdk_list_visit(struct walk *walk, int directory, const struct dirent *entry, size_t length, unsigned int depth)
+static int vmdk_list_visit(void *context, const struct walk_name *name)
 {
-    const size_t name_length = strlen(entry->d_name);
-    struct stat attributes;
-    bool is_directory = entry->d_type == DT_DIR;
+    struct listing *listing = context;
 
-    if (entry->d_type == DT_UNKNOWN && fstatat(directory, entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) == 0)
-        is_directory = S_ISDIR(attributes.st_mode);
-    if (!is_directory && !vmdk_list_is_vmdk(entry->d_name))
-        return 0;
-    if (length + name_length + 1 >= sizeof(walk->path) || !vmdk_list_is_text(entry->d_name)) {
-        walk->list->incomplete = true;
-        return 0;
-    }
-    memcpy(walk->path + length, entry->d_name, name_length + 1);
-    return is_directory ? vmdk_list_enter(walk, directory, entry->d_name, length + name_length, depth)
-                        : vmdk_list_insert(walk, directory, entry->d_name);
-}
-
-/* Whether a name in the topmost directory is hidden from clients. */
-static bool vmdk_list_is_hidden(const char *name)
-{
-    return strcmp(name, FILEOPS_CLONES_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
-}
-
-/* Takes ownership of `directory`. The first `length` bytes of walk->path are its path, with a slash. */
-static int vmdk_list_walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth)
-{
-    DIR *stream = fdopendir(directory);
-    const struct dirent *entry;
-    int error = 0;
-
-    if (stream == NULL) {
-        error = errno;
-        close(directory);
-        return error;
-    }
-    while (error == 0 && walk->scanned < VMDK_LIST_NAMES_MAX && (errno = 0, entry = readdir(stream)) != NULL) {
-        if (++walk->scanned % VMDK_LIST_CHECK_INTERVAL == 0 && walk->is_to_end != NULL && walk->is_to_end(walk->context)) {
-            error = ECANCELED;
-            break;
-        }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            (depth > 0 || !vmdk_list_is_hidden(entry->d_name)))
-            error = vmdk_list_visit(walk, dirfd(stream), entry, length, depth);
-    }
-    if (walk->scanned >= VMDK_LIST_NAMES_MAX || (error == 0 && errno != 0))
-        walk->list->incomplete = true;
-    closedir(stream);
-    return error;
+    if (name->error != 0)
+        return vmdk_list_leave_out(listing, 0);
+    if (listing->scanned++ >= VMDK_LIST_NAMES_MAX)
+        return vmdk_list_leave_out(listing, WALK_END);
+    if (listing->scanned % VMDK_LIST_CHECK_INTERVAL == 0 && listing->is_to_end != NULL && listing->is_to_end(listing->context))
+        return ECANCELED;
+    if (strcmp(name->path, FILEOPS_CLONES_FOLDER) == 0 || (!name->is_folder && !vmdk_list_is_vmdk(name->name)))
+        return WALK_SKIP;
+    if (strlen(name->path) >= VAAI_NAS_FILE_PATH_SIZE || !vmdk_list_is_text(name->name))
+        return vmdk_list_leave_out(listing, WALK_SKIP);
+    if (name->is_folder)
+        return name->depth < VMDK_LIST_DEPTH ? 0 : vmdk_list_leave_out(listing, WALK_SKIP);
+    return vmdk_list_insert(listing, name);
 }
 
 int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context,
               struct vmdk_list *list)
 {
-    struct walk walk = {.list = list,
-                        .after = after,
-                        .limit = limit < VMDK_LIST_MAX ? limit : VMDK_LIST_MAX,
-                        .is_to_end = is_to_end,
-                        .context = context};
-    struct stat attributes;
-    const int root = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with a separate offset */
+    struct listing listing = {.list = list,
+                              .after = after,
+                              .limit = limit < VMDK_LIST_MAX ? limit : VMDK_LIST_MAX,
+                              .is_to_end = is_to_end,
+                              .context = context};
+    const int error = walk_files(directory, ".", vmdk_list_visit, &listing);
 
-    if (root < 0)
-        return errno;
-    if (fstat(root, &attributes) != 0) {
-        const int error = errno;
-        close(root);
-        return error;
-    }
-    walk.device = attributes.st_dev;
-    const int error = vmdk_list_walk_directory(&walk, root, 0, 0);
-    list->more = list->count > walk.limit;
+    list->more = list->count > listing.limit;
     if (list->more)
         free(list->file[--list->count].path);
     return error;

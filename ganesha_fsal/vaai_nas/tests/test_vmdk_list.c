@@ -33,6 +33,10 @@ static void swap(const char *name)
 
 int __wrap_openat64(int directory, const char *name, int flags, ...)
 {
+    if (strcmp(name, "broken") == 0) {
+        errno = EIO;
+        return -1;
+    }
     const int file = __real_openat64(directory, name, flags, 0600);
 
     swap(name);
@@ -189,6 +193,21 @@ static void what_is_left_out_is_said(void **state)
     assert_false(incomplete);
 }
 
+static void files_outside_a_broken_folder_are_found(void **state)
+{
+    char all[4096];
+    bool incomplete;
+
+    (void)state;
+    mkdirat(root, "broken", 0700);
+    mkdirat(root, "whole", 0700);
+    write_file("broken/a.vmdk", "", 1);
+    write_file("whole/b.vmdk", "", 1);
+    collect(10, all, sizeof(all), &incomplete);
+    assert_string_equal(all, "whole/b.vmdk;");
+    assert_true(incomplete);
+}
+
 static void the_checked_file_is_the_one_that_is_read(void **state)
 {
     struct vmdk_list list = {.count = 0};
@@ -236,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sizes_are_reported, begin, end),
         cmocka_unit_test_setup_teardown(nothing_outside_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(what_is_left_out_is_said, begin, end),
+        cmocka_unit_test_setup_teardown(files_outside_a_broken_folder_are_found, begin, end),
         cmocka_unit_test_setup_teardown(the_checked_file_is_the_one_that_is_read, begin, end),
         cmocka_unit_test_setup_teardown(it_ends_when_it_is_to, begin, end),
     };
