@@ -290,6 +290,7 @@ int main(int count, char **words)
     }
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* libtirpc uses write(2): a server that has gone fails one call only */
     int given = count - optind - 2;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(words[optind], commands[i].name) == 0 && given >= commands[i].least && given <= commands[i].most)

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -154,10 +152,9 @@ static enum vaainas_error connection_error_of_state(enum clnt_stat state, struct
     }
 }
 
-static enum vaainas_error connection_call_with_signals(struct connection *connection, enum repetition repetition,
-                                                       unsigned long procedure, xdrproc_t encode, const void *arguments,
-                                                       xdrproc_t decode, void *results, size_t size,
-                                                       struct vaainas_failure *failure)
+enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
+                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
+                                struct vaainas_failure *failure)
 {
     const struct timeval timeout = {.tv_sec = CALL_SECONDS};
     bool had_connection = connection->client != NULL;
@@ -180,25 +177,4 @@ static enum vaainas_error connection_call_with_signals(struct connection *connec
         /* The connection broke after the last call, for instance by a restart of the server: repeat once. */
         had_connection = false;
     }
-}
-
-/* libtirpc uses write(2), which raises SIGPIPE if the peer has gone. It must end this call, not the plug-in's process. */
-enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
-                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
-                                struct vaainas_failure *failure)
-{
-    const struct timespec at_once = {0};
-    sigset_t pipe, before, pending;
-
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    enum vaainas_error error =
-        connection_call_with_signals(connection, repetition, procedure, encode, arguments, decode, results, size, failure);
-    if (!sigismember(&pending, SIGPIPE)) /* a signal that was pending before belongs to the process */
-        while (sigtimedwait(&pipe, NULL, &at_once) == -1 && errno == EINTR)
-            ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }

@@ -81,8 +81,8 @@ static enum vaainas_error client_command(struct vaainas_session *session, enum p
     return client_exchange(session, &request, REPEATABLE, result, failure);
 }
 
-enum vaainas_error session_get_capabilities(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
-                                            struct vaainas_failure *failure)
+enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
+                                     struct vaainas_failure *failure)
 {
     static const enum procedure22_command commands[] = {PROCEDURE22_CLONE_SUPPORTED, PROCEDURE22_RESERVE_SUPPORTED,
                                                         PROCEDURE22_STATISTICS_SUPPORTED};

@@ -11,13 +11,12 @@
 
 enum vaainas_error session_fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
 {
-    if (failure != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        failure->error = error;
-        vsnprintf(failure->message, sizeof(failure->message), format, arguments);
-        va_end(arguments);
-    }
+    va_list arguments;
+
+    va_start(arguments, format);
+    failure->error = error;
+    vsnprintf(failure->message, sizeof(failure->message), format, arguments);
+    va_end(arguments);
     return error;
 }
 
@@ -52,11 +51,8 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
 {
     struct vaainas_session *session = calloc(1, sizeof(*session));
     struct vaainas_capabilities capabilities;
-    struct vaainas_failure ignored;
     char nothing;
 
-    if (failure == NULL)
-        failure = &ignored;
     if (session == NULL) {
         session_fail(failure, VAAINAS_NO_MEMORY, "no memory for a session");
         return NULL;
@@ -71,7 +67,7 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
         session_call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0,
                      failure) != VAAINAS_OK)
         goto failed;
-    const enum vaainas_error error = session_get_capabilities(session, &capabilities, failure);
+    const enum vaainas_error error = vaainas_supported(session, &capabilities, failure);
     if (error == VAAINAS_OK)
         return session;
     if (error == VAAINAS_NO_SERVICE)

@@ -43,8 +43,6 @@ struct resolved {
 };
 
 /* Procedure 22. Paths are checked and resolved; `failure` is set where the result is not VAAINAS_OK. */
-enum vaainas_error session_get_capabilities(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
-                                            struct vaainas_failure *failure);
 /* *begun: set once the server has started the clone. */
 enum vaainas_error session_clone(struct vaainas_session *session, const struct vaainas_clone *clone,
                                  const struct resolved *source, const struct resolved *destination, uint64_t *done, bool *begun,
@@ -62,7 +60,7 @@ enum repetition { ONCE, REPEATABLE };
 
 /*
  * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, also after an error: UNREACHABLE, NO_SERVICE, ACCESS or
- * PROTOCOL. `failure` is not NULL.
+ * PROTOCOL.
  */
 enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
                                 xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,

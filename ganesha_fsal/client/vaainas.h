@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VAAINAS_H
-#define VAAINAS_H
+/*
+ * Requests of VAAI-NAS to the server of an NFS datastore, by NFSv3 procedure 22.
+ *
+ * One session serves one export of one server. Paths are relative to the export ("vm1/disk.vmdk"), without "." and "..".
+ * `failure` is set by each function that fails. The next call repairs a broken connection.
+ */
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/*
- * libvaainas: VAAI-NAS offloads of an NFS datastore, by NFSv3 procedure 22.
- *
- * One session serves one export of one server, and one thread at a time. Paths are relative to the export ("vm1/disk.vmdk"), without "." and "..".
- * `failure` may be NULL everywhere. The next call repairs a broken connection. The library raises no signal.
- */
 
 enum vaainas_error {
     VAAINAS_OK,
@@ -78,17 +72,17 @@ enum {
 };
 
 /* Called about once a second during a full clone. Return false to abort it. */
-typedef bool (*vaainas_progress)(void *context, uint64_t done_bytes);
+typedef bool vaainas_progress(void *context, uint64_t done);
 
 struct vaainas_clone {
     const char *source, *destination;
     unsigned int flags;
-    vaainas_progress progress; /* may be NULL */
+    vaainas_progress *progress;
     void *context;
 };
 
-/* Clones a file, and waits for the end. *done_bytes (may be NULL) is the size of the clone. */
-enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done_bytes,
+/* Clones a file, and waits for the end. *done is the size of the clone. */
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done,
                                       struct vaainas_failure *failure);
 
 struct vaainas_statistics {
@@ -103,9 +97,3 @@ enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *pat
 
 /* Guarantees that the whole file can be written, or fails with VAAINAS_NO_SPACE. */
 enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_failure *failure);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -21,16 +20,12 @@ def vaai_nas(*words: str | Path, user: int = 0) -> subprocess.CompletedProcess[s
     """Runs the command; another user gets a folder that everybody can read."""
     with tempfile.TemporaryDirectory() as directory:
         as_user: list[str] = []
-        command, environment = COMMAND, dict(os.environ)
+        command = COMMAND
         if user:
             as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
             Path(directory).chmod(0o755)
             command = Path(shutil.copy(COMMAND, directory))
-            shutil.copy(COMMAND.parent / "libvaainas.so.1", directory)
-            environment["LD_LIBRARY_PATH"] = directory
-        return subprocess.run(
-            [*as_user, command, *words], check=False, capture_output=True, text=True, timeout=300, env=environment
-        )
+        return subprocess.run([*as_user, command, *words], check=False, capture_output=True, text=True, timeout=300)
 
 
 def ask_control_socket(path: Path, *lines: bytes) -> list[Any]:

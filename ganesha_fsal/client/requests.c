@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions: check arguments, resolve paths, call the server. */
+/* The functions for the command: check arguments, resolve paths, call the server. */
 #include <string.h>
 
 #include "session.h"
@@ -38,15 +38,7 @@ const char *vaainas_error_name(enum vaainas_error error)
     return number < sizeof(names) / sizeof(names[0]) && names[number] != NULL ? names[number] : "unknown";
 }
 
-enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
-                                     struct vaainas_failure *failure)
-{
-    struct vaainas_failure ignored;
-
-    return session_get_capabilities(session, capabilities, failure != NULL ? failure : &ignored);
-}
-
-static enum vaainas_error library_find_file(struct vaainas_session *session, const char *path, struct resolved *resolved,
+static enum vaainas_error requests_find_file(struct vaainas_session *session, const char *path, struct resolved *resolved,
                                             struct vaainas_failure *failure)
 {
     enum vaainas_error error = session_resolve(session, path, resolved, failure);
@@ -64,11 +56,11 @@ static enum vaainas_error library_find_file(struct vaainas_session *session, con
  */
 #define WALKS 2u
 
-static enum vaainas_error library_clone_resolved(struct vaainas_session *session, const struct vaainas_clone *clone,
+static enum vaainas_error requests_clone_resolved(struct vaainas_session *session, const struct vaainas_clone *clone,
                                                  uint64_t *done, bool *begun, struct vaainas_failure *failure)
 {
     struct resolved source, destination;
-    enum vaainas_error error = library_find_file(session, clone->source, &source, failure);
+    enum vaainas_error error = requests_find_file(session, clone->source, &source, failure);
 
     if (error == VAAINAS_OK)
         error = session_resolve(session, clone->destination, &destination, failure);
@@ -88,32 +80,26 @@ static enum vaainas_error library_clone_resolved(struct vaainas_session *session
     return session_clone(session, clone, &source, &destination, done, begun, failure);
 }
 
-enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done_bytes,
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done,
                                       struct vaainas_failure *failure)
 {
-    struct vaainas_failure ignored;
     enum vaainas_error error = VAAINAS_STALE;
-    uint64_t done = 0;
     bool begun = false;
 
-    failure = failure != NULL ? failure : &ignored;
+    *done = 0;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
-        error = library_clone_resolved(session, clone, &done, &begun, failure);
-    if (done_bytes != NULL)
-        *done_bytes = done;
+        error = requests_clone_resolved(session, clone, done, &begun, failure);
     return error;
 }
 
 enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
                                 struct vaainas_failure *failure)
 {
-    struct vaainas_failure ignored;
     enum vaainas_error error = VAAINAS_STALE;
     struct resolved resolved;
 
-    failure = failure != NULL ? failure : &ignored;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = library_find_file(session, path, &resolved, failure);
+        error = requests_find_file(session, path, &resolved, failure);
         if (error == VAAINAS_OK)
             error = session_get_statistics(session, &resolved.object, statistics, failure);
     }
@@ -122,13 +108,11 @@ enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *pat
 
 enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_failure *failure)
 {
-    struct vaainas_failure ignored;
     enum vaainas_error error = VAAINAS_STALE;
     struct resolved resolved;
 
-    failure = failure != NULL ? failure : &ignored;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = library_find_file(session, path, &resolved, failure);
+        error = requests_find_file(session, path, &resolved, failure);
         if (error == VAAINAS_OK)
             error = session_reserve(session, &resolved.object, failure);
     }
