@@ -26,9 +26,9 @@ static struct ending {
 static fsal_status_t leaf_fallocate(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                     bool allocate)
 {
-    if (vaai_nas_leaf_call != NULL)
-        return vaai_nas_leaf_run(object);
-    return below.fallocate(object, state, offset, length, allocate);
+    fsal_status_t status;
+
+    return vaai_nas_leaf_called(object, &status) ? status : below.fallocate(object, state, offset, length, allocate);
 }
 
 /* On the stack: FSAL_VFS's read2 and write2 call `done` before they return. */

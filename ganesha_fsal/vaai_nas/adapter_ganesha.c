@@ -34,15 +34,37 @@ struct held {
     fsal_openflags_t share; /* its share reservation (FSAL_VFS grants no delegations) */
 };
 
-_Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
+typedef fsal_status_t leaf_function(struct fsal_obj_handle *leaf, void *context);
 
-/* Runs `run` with the leaf below MDCACHE, which drops the object's cached attributes afterwards. op_ctx is at its export. */
-static fsal_status_t adapter_call_leaf(struct fsal_obj_handle *object, struct vaai_nas_leaf_call *call)
+/* Of adapter_with_leaf(), for vaai_nas_leaf_called(). */
+static _Thread_local struct {
+    leaf_function *function; /* NULL: none */
+    void *context;
+} leaf_call;
+
+/*
+ * Calls `function` with FSAL_ZVAAI's object below MDCACHE. MDCACHE does not show that object, but it passes operations on to it. So this calls
+ * MDCACHE's fallocate: it sets op_ctx to the FSAL's export, calls the fallocate of FSAL_ZVAAI, which calls `function` instead, and
+ * then drops its cached attributes of the object. A function in our patch of the library would be plainer, but the control socket also works with
+ * Debian's library. op_ctx is at the object's export.
+ */
+static fsal_status_t adapter_with_leaf(struct fsal_obj_handle *object, leaf_function *function, void *context)
 {
-    vaai_nas_leaf_call = call;
-    fsal_status_t status = object->obj_ops->fallocate(object, NULL, 0, 0, true);
-    vaai_nas_leaf_call = NULL;
+    leaf_call.function = function;
+    leaf_call.context = context;
+    const fsal_status_t status = object->obj_ops->fallocate(object, NULL, 0, 0, true);
+    leaf_call.function = NULL;
     return status;
+}
+
+bool vaai_nas_leaf_called(struct fsal_obj_handle *leaf, fsal_status_t *status)
+{
+    leaf_function *const function = leaf_call.function;
+
+    leaf_call.function = NULL; /* for one call only */
+    if (function != NULL)
+        *status = function(leaf, leaf_call.context);
+    return function != NULL;
 }
 
 static bool adapter_is_ours(struct gsh_export *export)
@@ -139,26 +161,21 @@ static enum vaai_nas_status adapter_check_permissions(struct fsal_obj_handle *ob
     return vaai_nas_status_of_fsal(status);
 }
 
-struct open_call {
-    struct vaai_nas_leaf_call call;
+struct opening {
     struct vaai_nas_file *file;
     struct held *held;
     int flags;
 };
 
-static fsal_status_t adapter_open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+static fsal_status_t adapter_open_leaf(struct fsal_obj_handle *leaf, void *context)
 {
-    struct open_call *open_call = container_of(call, struct open_call, call);
-    struct vaai_nas_file *file = open_call->file;
+    const struct opening *opening = context;
+    struct vaai_nas_file *file = opening->file;
     struct stat attributes;
 
-    fsal_status_t status = fsal_zvaai_share_begin(leaf, open_call->held->share);
-    if (FSAL_IS_ERROR(status))
-        return status;
-    file->fd = fsal_zvaai_open_leaf(leaf, open_call->flags | O_CLOEXEC);
+    file->fd = fsal_zvaai_open_leaf(leaf, opening->flags | O_CLOEXEC);
     if (file->fd < 0 || fstat(file->fd, &attributes) != 0) {
         int error = errno;
-        fsal_zvaai_share_end(leaf, open_call->held->share);
         if (file->fd >= 0)
             close(file->fd);
         file->fd = -1;
@@ -167,8 +184,21 @@ static fsal_status_t adapter_open_leaf(struct vaai_nas_leaf_call *call, struct f
     file->device = attributes.st_dev;
     file->inode = attributes.st_ino;
     file->group = (attributes.st_mode & S_ISGID) != 0 ? attributes.st_gid : op_ctx->creds.caller_gid;
-    open_call->held->leaf = leaf;
+    opening->held->leaf = leaf;
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
+}
+
+static fsal_status_t adapter_share_and_open_leaf(struct fsal_obj_handle *leaf, void *context)
+{
+    const struct opening *opening = context;
+    fsal_status_t status = fsal_zvaai_share_begin(leaf, opening->held->share);
+
+    if (FSAL_IS_ERROR(status))
+        return status;
+    status = adapter_open_leaf(leaf, context);
+    if (FSAL_IS_ERROR(status))
+        fsal_zvaai_share_end(leaf, opening->held->share);
+    return status;
 }
 
 /* Of "tank/datastore" the pool "tank"; of another file system its device. */
@@ -209,21 +239,16 @@ static enum vaai_nas_status adapter_open_in_context(const struct vaai_nas_handle
         status = VAAI_NAS_FAULT;
         goto exit;
     }
-    struct open_call call = {
-        .call.run = adapter_open_leaf,
-        .file = file,
-        .held = held,
-        .flags = access == VAAI_NAS_WRITE ? O_RDWR : O_RDONLY,
-    };
+    struct opening opening = {.file = file, .held = held, .flags = access == VAAI_NAS_WRITE ? O_RDWR : O_RDONLY};
     file->is_directory = object->type == DIRECTORY;
     if (file->is_directory)
-        call.flags |= O_DIRECTORY;
+        opening.flags |= O_DIRECTORY;
     file->read_only = (op_ctx->export_perms.options & EXPORT_OPTION_WRITE_ACCESS) == 0;
     file->owner = op_ctx->creds.caller_uid;
     held->export = export;
     held->object = object;
     held->share = access == VAAI_NAS_READ ? FSAL_O_READ : access == VAAI_NAS_WRITE ? FSAL_O_RDWR : FSAL_O_CLOSED;
-    status = vaai_nas_status_of_fsal(adapter_call_leaf(object, &call.call));
+    status = vaai_nas_status_of_fsal(adapter_with_leaf(object, adapter_share_and_open_leaf, &opening));
     if (status != VAAI_NAS_OK)
         goto exit;
     adapter_copy_pool(held->leaf, file->pool);
@@ -282,11 +307,26 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     return status;
 }
 
-static fsal_status_t adapter_do_nothing(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+static fsal_status_t adapter_do_nothing(struct fsal_obj_handle *leaf, void *context)
 {
-    (void)call;
     (void)leaf;
+    (void)context;
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
+}
+
+static void adapter_invalidate_attributes(const struct held *held)
+{
+    adapter_with_leaf(held->object, adapter_do_nothing, NULL);
+}
+
+/* Of a directory. */
+static void adapter_invalidate_names(const struct held *held)
+{
+    const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
+    struct gsh_buffdesc key;
+
+    held->leaf->obj_ops->handle_to_key(held->leaf, &key);
+    upcalls->invalidate(upcalls, &key, FSAL_UP_INVALIDATE_CACHE);
 }
 
 /* op_ctx at the file's export, without a caller. */
@@ -300,16 +340,11 @@ static void adapter_changed(const struct vaai_nas_file *file)
 {
     const struct held *held = file->of_adapter;
     struct req_op_context context;
-    struct vaai_nas_leaf_call call = {.run = adapter_do_nothing};
 
     adapter_enter_export(&context, held);
-    adapter_call_leaf(held->object, &call);
-    if (file->is_directory) { /* its names too */
-        const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
-        struct gsh_buffdesc key;
-        held->leaf->obj_ops->handle_to_key(held->leaf, &key);
-        upcalls->invalidate(upcalls, &key, FSAL_UP_INVALIDATE_CACHE);
-    }
+    adapter_invalidate_attributes(held);
+    if (file->is_directory)
+        adapter_invalidate_names(held);
     release_op_context();
 }
 

@@ -6,29 +6,6 @@
 
 struct fileops_dataset;
 
-/*
- * How adapter_ganesha.c reaches FSAL_ZVAAI's object below MDCACHE: it sets `vaai_nas_leaf_call` for its thread and calls MDCACHE's
- * fallocate, which calls the leaf's and then drops its cached attributes of the object. The leaf's fallocate begins with
- *
- *     if (vaai_nas_leaf_call != NULL)
- *         return vaai_nas_leaf_run(obj_hdl);
- *
- * so that no client's ALLOCATE can be mistaken for such a call.
- */
-struct vaai_nas_leaf_call {
-    fsal_status_t (*run)(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf);
-};
-
-extern _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
-
-static inline fsal_status_t vaai_nas_leaf_run(struct fsal_obj_handle *leaf)
-{
-    struct vaai_nas_leaf_call *call = vaai_nas_leaf_call;
-
-    vaai_nas_leaf_call = NULL; /* for one call only */
-    return call->run(call, leaf);
-}
-
 /* Functions of the FSAL for the adapter. */
 
 /* A new descriptor of the object, which the caller closes; flags as in open(2). -1 with errno. */
@@ -47,8 +24,13 @@ void fsal_zvaai_share_end(struct fsal_obj_handle *leaf, fsal_openflags_t flags);
 /* Whether the export is being removed; true from before the call of vaai_nas_export_ends(). */
 bool fsal_zvaai_export_is_ending(const struct fsal_export *export);
 
+/* Functions of the adapter for the FSAL. */
+
+/* The FSAL's fallocate begins with this: true if the call was not a client's ALLOCATE, but one of adapter_with_leaf(). */
+bool vaai_nas_leaf_called(struct fsal_obj_handle *leaf, fsal_status_t *status);
+
 /*
- * Function of the adapter for the FSAL: starts the service as configured in the block VAAI_NAS of ganesha's configuration (docs/vaai_nas.md), after
+ * Starts the service as configured in the block VAAI_NAS of ganesha's configuration (docs/vaai_nas.md), after
  * the daemon is up. 0, or -1 with the errors counted. A second call, after the configuration is read again, does nothing.
  */
 int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
