@@ -198,14 +198,6 @@ impl Device {
         self.read().hosts.statistics()
     }
 
-    /// The logical units with their numbers, in ascending order.
-    pub fn logical_units(&self) -> Vec<(u16, Arc<LogicalUnit>)> {
-        self.read()
-            .units()
-            .map(|(number, unit)| (number, Arc::clone(unit)))
-            .collect()
-    }
-
     /// The logical unit at a number.
     pub fn logical_unit(&self, number: u16) -> Option<Arc<LogicalUnit>> {
         self.read().unit(number).cloned()
@@ -493,9 +485,6 @@ impl ScsiTarget for Device {
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Device")
-            .field("logical_units", &self.logical_units())
-            .finish_non_exhaustive()
+        formatter.debug_struct("Device").finish_non_exhaustive()
     }
 }

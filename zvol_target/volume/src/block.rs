@@ -2,14 +2,14 @@
 //! A volume on a block device.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
-use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
+use crate::store::{Clearing, Facts, Store, Way, volume_on_store};
 use crate::{Geometry, VolumeError};
 
 /// A volume on a block device, opened with `O_EXCL`: a device that is mounted, or has another exclusive user, is refused.
@@ -25,7 +25,7 @@ impl BlockVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let store = open_device(path, metadata, options, classify, |device| {
+        let store = open_device(path, metadata, options, |device| {
             Clearing::new(&[Way::PunchHole, Way::ZeroRange], granularity(device))
         })?;
         Ok(Self { store })
@@ -45,12 +45,11 @@ pub(crate) struct Device {
     pub number: u64,
 }
 
-/// Opens a device. `classify` maps an error number of its driver; `clearing` chooses how ranges are cleared.
+/// Opens a device. `clearing` chooses how ranges are cleared.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
     options: OpenOptions,
-    classify: fn(io::Error) -> VolumeError,
     clearing: impl FnOnce(&Device) -> Clearing,
 ) -> Result<Store, Problem> {
     let flags = match options.caching {
@@ -67,7 +66,6 @@ pub(crate) fn open_device(
         read_only: options.read_only,
         in_memory: false,
         prompt: false,
-        classify,
         clearing: clearing(&device),
     };
     Ok(Store::new(file, facts))

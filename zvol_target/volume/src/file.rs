@@ -94,7 +94,6 @@ impl FileVolume {
             read_only: options.read_only,
             in_memory: is_one_of(&MEMORY_FILE_SYSTEMS),
             prompt: is_one_of(&PROMPT_FILE_SYSTEMS),
-            classify,
         };
         Ok(Self {
             store: Store::new(file, facts),

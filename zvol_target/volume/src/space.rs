@@ -28,10 +28,8 @@ pub struct Extent {
 pub struct Space {
     /// Space taken now, as the store counts it (compressed; shared blocks in full).
     pub used_bytes: u64,
-    /// Space that it can take in addition before writes fail, including its reservation.
+    /// Space that it can take in addition before writes fail.
     pub available_bytes: u64,
-    /// Reserved for this volume and not taken yet; part of `available_bytes`.
-    pub reserved_bytes: u64,
 }
 
 /// What the blocks of a volume use on disk in the last synced transaction group, bytes.

@@ -2,7 +2,6 @@
 //! A volume on a zvol of the OpenZFS kernel module.
 
 use std::fs::{self, File, Metadata};
-use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +15,10 @@ use crate::copy::{CloneEnd, CloneRefusal, CloneStep};
 use crate::gate::Gate;
 use crate::growth;
 use crate::open::{OpenOptions, Problem};
-use crate::store::{self, Clearing, Store, Way, volume_on_store};
+use crate::store::{Clearing, Store, Way, classify, volume_on_store};
 use crate::{
-    Allocation, BlockUsage, Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, Space,
-    VolumeError, buffer, zfs, zvol_clone,
+    Allocation, BlockUsage, Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, VolumeError,
+    buffer, zfs, zvol_clone,
 };
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like other block devices.
@@ -41,7 +40,7 @@ impl ZvolVolume {
     ) -> Result<Self, Problem> {
         // A zvol reads zeroes where it was discarded, and frees whole volblocks. It rounds a discard inward, and returns success
         // for the edges that it skipped (zvol_discard() of OpenZFS 2.3). So discard only whole volblocks.
-        let mut store = open_device(path, metadata, options, classify, |device| {
+        let mut store = open_device(path, metadata, options, |device| {
             Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
         })?;
         store.gate = Gate::of_zvol();
@@ -91,25 +90,6 @@ volume_on_store!(
     /// So a write of a whole volblock is not atomic.
     fn atomic_write_bytes(&self) -> Option<u32> {
         Some(ATOMIC_WRITE_BYTES)
-    },
-    fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
-        Box::pin(async {
-            let Some(dataset) = self.dataset() else {
-                return Ok(None);
-            };
-            let datasets = tokio::task::spawn_blocking(move || zfs::datasets(&[dataset])).await;
-            Ok(match datasets.map_err(io::Error::other)? {
-                Ok(datasets) => datasets.first().map(|dataset| Space {
-                    used_bytes: dataset.used_by_dataset,
-                    available_bytes: dataset.available,
-                    reserved_bytes: dataset.reserved_bytes(),
-                }),
-                Err(error) => {
-                    tracing::debug!(%error, "cannot read the space of a zvol");
-                    None
-                }
-            })
-        })
     },
     fn dataset(&self) -> Option<String> {
         zfs::dataset_of(self.store.file()).ok()
@@ -244,12 +224,4 @@ impl ZvolVolume {
         }
         Ok(extents)
     }
-}
-
-/// Maps an error number of a zvol.
-///
-/// A zvol can return EIO for lack of space: the kernel turns EDQUOT into EIO, and with `zvol_use_blk_mq=1` ENOSPC too. For EIO,
-/// [`crate::growth`] checks the space left.
-fn classify(error: io::Error) -> VolumeError {
-    store::classify(error)
 }

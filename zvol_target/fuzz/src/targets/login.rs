@@ -184,8 +184,6 @@ fn check_parameters(parameters: &NegotiatedParameters) {
     assert!((512..=1 << 20).contains(&parameters.max_burst_length));
     assert!((512..=256 << 10).contains(&parameters.first_burst_length));
     assert!((1..=8).contains(&parameters.max_outstanding_r2t));
-    assert_eq!(parameters.max_connections, 1);
-    assert_eq!(parameters.error_recovery_level, 0);
 }
 
 /// Calls the parsers of values with the text.

@@ -25,7 +25,7 @@ pub enum SessionType {
     Discovery,
 }
 
-/// Negotiated parameters. Lengths in bytes, times in seconds.
+/// Negotiated parameters that the target uses. Lengths in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are the standard's boolean keys.
 pub struct NegotiatedParameters {
@@ -45,18 +45,8 @@ pub struct NegotiatedParameters {
     pub max_burst_length: u32,
     /// Most unsolicited data of a command, including immediate data.
     pub first_burst_length: u32,
-    /// Time before an initiator logs in again.
-    pub default_time2wait: u16,
-    /// Time that a task waits for reassignment; always 0 at `ErrorRecoveryLevel` 0.
-    pub default_time2retain: u16,
     /// R2Ts of one command outstanding at once.
     pub max_outstanding_r2t: u16,
-    /// Connections of the session.
-    pub max_connections: u16,
-    /// Recovery level.
-    pub error_recovery_level: u8,
-    /// Protocol level (RFC 7144), if it was negotiated.
-    pub protocol_level: u8,
 }
 
 impl Default for NegotiatedParameters {
@@ -71,12 +61,7 @@ impl Default for NegotiatedParameters {
             target_max_recv_data_segment_length: 8192,
             max_burst_length: 262_144,
             first_burst_length: 65_536,
-            default_time2wait: 2,
-            default_time2retain: 20,
             max_outstanding_r2t: 1,
-            max_connections: 1,
-            error_recovery_level: 0,
-            protocol_level: 1,
         }
     }
 }
@@ -175,20 +160,11 @@ impl NegotiatedParameters {
             },
             "DefaultTime2Wait" => match number(value, TIME_BOUNDS) {
                 // Result function maximum; we need no time.
-                Some(offer) => {
-                    self.default_time2wait = offer as u16;
-                    Answer::Value(offer.to_string())
-                }
+                Some(offer) => Answer::Value(offer.to_string()),
                 None => Answer::Reject,
             },
-            "DefaultTime2Retain" => match number(value, TIME_BOUNDS) {
-                // Result function minimum; we retain nothing.
-                Some(_) => {
-                    self.default_time2retain = 0;
-                    Answer::Value("0".into())
-                }
-                None => Answer::Reject,
-            },
+            // Result function minimum; we retain nothing.
+            "DefaultTime2Retain" => minimum(value, TIME_BOUNDS, 0),
             "MaxOutstandingR2T" => match number(value, 1..=65535) {
                 Some(offer) => {
                     self.max_outstanding_r2t = offer.min(MAX_OUTSTANDING_R2T) as u16;
@@ -199,13 +175,7 @@ impl NegotiatedParameters {
             "MaxConnections" => minimum(value, 1..=65535, 1),
             "ErrorRecoveryLevel" => minimum(value, 0..=2, 0),
             // RFC 7144 3: level 1 is RFC 7143 itself.
-            "iSCSIProtocolLevel" => match number(value, 0..=31) {
-                Some(offer) => {
-                    self.protocol_level = offer.min(1) as u8;
-                    Answer::Value(self.protocol_level.to_string())
-                }
-                None => Answer::Reject,
-            },
+            "iSCSIProtocolLevel" => minimum(value, 0..=31, 1),
             // 13.23: the first value of the initiator's list that we support.
             "TaskReporting" => {
                 if value.split(',').any(|item| item == "RFC3720") {

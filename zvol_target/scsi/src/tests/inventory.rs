@@ -154,12 +154,8 @@ fn numbers_are_checked() {
     );
     assert_eq!(device.capacity_changed(6), Err(InventoryError::Absent(6)));
     assert_eq!(
-        device
-            .logical_units()
-            .iter()
-            .map(|(number, _)| *number)
-            .collect::<Vec<_>>(),
-        [5]
+        list(&Initiator::fresh(device).data(&report_luns(0, 4096))),
+        [5 << 48]
     );
 }
 

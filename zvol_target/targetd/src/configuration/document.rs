@@ -15,7 +15,7 @@ use super::host_group::HostGroup;
 use super::sealing::SealedSecret;
 use super::space::{PoolSettings, ProvisioningChoice, Threshold};
 
-/// The `version` that this program writes. It also reads version 1.
+/// The only `version` that this program reads and writes.
 pub const VERSION: u32 = 2;
 
 /// Port of iSCSI (RFC 7143 4.2.7, IANA).

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use iscsi::IscsiName;
 use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 
-use super::document::{Account, Accounts, Configuration, Lun, RetainedNames, Target, VERSION};
+use super::document::{Account, Accounts, Configuration, Lun, RetainedNames, Target};
 use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
@@ -49,10 +49,6 @@ impl Configuration {
     /// # Errors
     /// The first invalid value.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if self.version != VERSION {
-            let reason = format!("{} is not supported, only {VERSION}", self.version);
-            return Err(invalid("version", reason));
-        }
         self.validate_portals()?;
         self.validate_groups()?;
         host_group::validate(&self.host_groups)?;

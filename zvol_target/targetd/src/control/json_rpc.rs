@@ -27,8 +27,6 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// The parameters are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// An internal error; see the log.
-    pub const INTERNAL_ERROR: i64 = -32603;
     /// The named object does not exist.
     pub const NOT_FOUND: i64 = -32001;
     /// Another object has the same name or number.

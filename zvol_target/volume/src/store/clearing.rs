@@ -10,8 +10,8 @@ use std::time::Instant;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::Store;
 use super::pace::Pace;
+use super::{Store, classify};
 use crate::engine;
 use crate::ioctl;
 use crate::{Buffer, Stability, VolumeError};
@@ -151,7 +151,7 @@ impl Store {
                 Err((end, error)) => {
                     rest.start = end;
                     match self.clearing.refuse(way, error) {
-                        Some(error) => return Err((self.classify)(error)),
+                        Some(error) => return Err(classify(error)),
                         None => continue,
                     }
                 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::fs::{SeekFrom, fstatvfs, seek};
 use rustix::io::Errno;
 
-use super::Store;
+use super::{Store, classify};
 use crate::engine;
 use crate::{Allocation, Extent, Space, VolumeError};
 
@@ -38,10 +38,9 @@ impl Store {
             Ok(Space {
                 used_bytes: blocks * 512,
                 available_bytes: system.f_bavail.saturating_mul(system.f_frsize),
-                reserved_bytes: 0,
             })
         });
-        extents.await.map(Some).map_err(self.classify)
+        extents.await.map(Some).map_err(classify)
     }
 }
 

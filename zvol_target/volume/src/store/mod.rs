@@ -40,7 +40,6 @@ pub(crate) struct Store {
     in_memory: bool,
     /// For cached writes to a regular file, if its file system does not hang for long.
     in_place: Option<InPlace>,
-    classify: fn(io::Error) -> VolumeError,
     clearing: Clearing,
     /// Decides whether writes may allocate new space.
     pub(crate) gate: Gate,
@@ -104,8 +103,6 @@ pub(crate) struct Facts {
     pub in_memory: bool,
     /// Cached writes may run in the calling thread: a regular file on a local file system that never waits for long.
     pub prompt: bool,
-    /// Maps an error number.
-    pub classify: fn(io::Error) -> VolumeError,
     /// How the backend makes ranges read as zeroes.
     pub clearing: Clearing,
 }
@@ -127,7 +124,6 @@ impl Store {
             physical_block_bytes: facts.geometry.physical_block_bytes,
             read_only: facts.read_only,
             in_memory: facts.in_memory,
-            classify: facts.classify,
             clearing: facts.clearing,
             gate: Gate::default(),
             written: AtomicU64::new(1),
@@ -270,7 +266,7 @@ impl Store {
 
     /// Maps an error of the system.
     fn classified(&self, error: io::Error) -> VolumeError {
-        let error = (self.classify)(error);
+        let error = classify(error);
         if matches!(error, VolumeError::Gone(_)) {
             self.gone.store(true, Ordering::Release);
         }
@@ -367,8 +363,11 @@ impl Store {
     }
 }
 
-/// The usual mapping of error numbers: ENOSPC and EDQUOT are lack of space, EROFS is read-only, ENXIO and ENODEV mean that the
-/// device no longer exists.
+/// Maps an error number: ENOSPC and EDQUOT are lack of space, EROFS is read-only, ENXIO and ENODEV mean that the device no longer
+/// exists.
+///
+/// A zvol can return EIO for lack of space: the kernel turns EDQUOT into EIO, and with `zvol_use_blk_mq=1` ENOSPC too. For EIO,
+/// [`crate::growth`] checks the space left.
 pub(crate) fn classify(error: io::Error) -> VolumeError {
     if let Some(Errno::NXIO | Errno::NODEV) = Errno::from_io_error(&error) {
         return VolumeError::Gone(error);

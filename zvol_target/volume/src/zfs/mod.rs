@@ -167,34 +167,6 @@ pub fn sync(pool: &str) -> Result<(), ProgramError> {
     output_of("zpool", &["sync", pool]).map(drop)
 }
 
-/// Space of a fully written zvol: its size, its metadata and raidz overhead as `zfs create` reserves them, times `copies`. (`zfs
-/// create` of OpenZFS 2.3.9 ignores `copies`.)
-///
-/// # Errors
-/// [`ProgramError`].
-pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
-    let properties = "volblocksize,copies";
-    let output = output_of("zfs", &["get", "-Hpo", "value", properties, dataset])?;
-    let mut values = output.lines();
-    let (Some(block), Some(Ok(copies))) = (values.next(), values.next().map(str::parse::<u64>))
-    else {
-        return Err(refused("zfs", "get", format!("said {output:?}")));
-    };
-    let block = format!("volblocksize={block}");
-    let size = size.to_string();
-    // -n creates nothing. The name must not exist.
-    let name = format!("{}/zvaai-{}", pool_of(dataset), std::process::id());
-    let arguments = ["create", "-nP", "-V", &size, "-o", &block, &name];
-    let output = output_of("zfs", &arguments)?;
-    let reserved = output.lines().find_map(|line| {
-        let value = line.strip_prefix("property\trefreservation\t")?;
-        value.parse::<u64>().ok()
-    });
-    let reserved =
-        reserved.ok_or_else(|| refused("zfs", "create -n", format!("said {output:?}")))?;
-    Ok(reserved.saturating_mul(copies.max(1)))
-}
-
 /// Sets a property to a number of bytes; 0: none.
 ///
 /// # Errors
