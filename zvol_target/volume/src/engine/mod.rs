@@ -54,12 +54,9 @@ pub enum EngineKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// `io_uring_setup(2)` failed: ENOSYS on kernels without it, EPERM where the sysctl or a seccomp filter forbids it.
+    /// `io_uring_setup(2)` failed: EPERM where the sysctl or a seccomp filter forbids it.
     #[error("io_uring_setup: {0} (see sysctl kernel.io_uring_disabled)")]
     Setup(#[source] io::Error),
-    /// The kernel's `io_uring` lacks an operation that the engine needs (Linux 5.6 has all of them).
-    #[error("the kernel's io_uring lacks the operation {0}")]
-    LacksOperation(&'static str),
     /// The thread's runtime could not register the ring.
     #[error("cannot watch the io_uring: {0}")]
     Watch(#[source] io::Error),

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use slab::Slab;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -65,12 +65,7 @@ pub(super) fn start() -> Result<(), EngineError> {
     if current().is_some() {
         return Err(EngineError::Started);
     }
-    let uring = set_up()?;
-    require_operations(&uring)?;
-    // Refused before Linux 5.15. Then the kernel's limit applies.
-    let _ = uring
-        .submitter()
-        .register_iowq_max_workers(&mut [BOUNDED_WORKERS, 0]);
+    let uring = set_up().map_err(EngineError::Setup)?;
     // SAFETY: an `IoUring` owns its descriptor, always returns the same one, and closes it when the `AsyncFd` drops it.
     let uring = unsafe { AsyncFd::register_with_interest(uring, Interest::READABLE) }
         .map_err(|error| EngineError::Watch(error.into()))?;
@@ -92,36 +87,19 @@ pub(super) fn start() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19), a completion does not interrupt this thread while it computes. It does wake a
-/// thread that sleeps in `epoll_wait(2)`. Older kernels refuse the flag with EINVAL, and interrupt.
+/// With `IORING_SETUP_COOP_TASKRUN`, a completion does not interrupt this thread while it computes. It does wake a thread that
+/// sleeps in `epoll_wait(2)`.
 ///
 /// Not `IORING_SETUP_DEFER_TASKRUN`: with it the kernel (seen with 6.18) can hold back a completion until the next
 /// `io_uring_enter(2)` without making the ring readable. A sleeping thread then never wakes.
-fn set_up() -> Result<IoUring, EngineError> {
-    let cooperative = IoUring::builder()
+fn set_up() -> io::Result<IoUring> {
+    let uring = IoUring::builder()
         .setup_coop_taskrun()
-        .build(SUBMISSION_ENTRIES);
-    match cooperative {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            IoUring::new(SUBMISSION_ENTRIES).map_err(EngineError::Setup)
-        }
-        other => other.map_err(EngineError::Setup),
-    }
-}
-
-fn require_operations(uring: &IoUring) -> Result<(), EngineError> {
-    let mut probe = Probe::new();
-    let known = uring.submitter().register_probe(&mut probe);
-    for (code, name) in [
-        (opcode::Read::CODE, "READ"),
-        (opcode::Write::CODE, "WRITE"),
-        (opcode::Fsync::CODE, "FSYNC"),
-    ] {
-        if known.is_err() || !probe.is_supported(code) {
-            return Err(EngineError::LacksOperation(name));
-        }
-    }
-    Ok(())
+        .build(SUBMISSION_ENTRIES)?;
+    uring
+        .submitter()
+        .register_iowq_max_workers(&mut [BOUNDED_WORKERS, 0])?;
+    Ok(uring)
 }
 
 /// One thread's ring.
