@@ -72,30 +72,15 @@ pub struct Purpose<'a> {
     pub initiators: Option<&'a [String]>,
 }
 
-/// [`Purpose::initiators`] as associated data. One initiator has the form of earlier versions, which had at most one, so that
-/// their secrets are still valid.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum BoundTo<'a> {
-    Any(()),
-    Single(&'a str),
-    Several(&'a [String]),
-}
-
 impl Purpose<'_> {
     /// The associated data; different for each purpose.
     fn bytes(&self) -> Vec<u8> {
-        let bound_to = match self.initiators {
-            None => BoundTo::Any(()),
-            Some([initiator]) => BoundTo::Single(initiator),
-            Some(several) => BoundTo::Several(several),
-        };
         let parts = (
             "zvaai-target CHAP account",
             self.holder,
             self.direction,
             self.account,
-            bound_to,
+            self.initiators,
         );
         serde_json::to_vec(&parts).unwrap_or_default()
     }
@@ -256,25 +241,6 @@ mod tests {
         let other_key = SealingKey::generate().unwrap();
         assert_ne!(other_key.fingerprint(), key.fingerprint());
         assert_eq!(other_key.unseal(&sealed, &purpose), Err(UnsealError));
-    }
-
-    #[test]
-    fn secrets_sealed_for_one_initiator_by_older_versions_are_readable() {
-        let host = ["iqn.2026-11.example:host".to_owned()];
-        let purpose = Purpose {
-            holder: &Holder::Discovery,
-            direction: Direction::Incoming,
-            account: "host",
-            initiators: Some(&host),
-        };
-        let bytes = br#"["zvaai-target CHAP account","discovery","incoming","host","iqn.2026-11.example:host"]"#;
-        assert_eq!(purpose.bytes(), bytes);
-        let any = Purpose {
-            initiators: None,
-            ..purpose
-        };
-        let bytes = br#"["zvaai-target CHAP account","discovery","incoming","host",null]"#;
-        assert_eq!(any.bytes(), bytes);
     }
 
     #[test]
