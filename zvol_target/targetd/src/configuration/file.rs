@@ -14,7 +14,6 @@ use zeroize::Zeroizing;
 use super::Configuration;
 use super::document::VERSION;
 use super::key_file::{KeyError, KeyFile, Vault};
-use super::place::line_of;
 use super::validation::{Invalid, invalid};
 
 /// Why a configuration file cannot be used.
@@ -37,11 +36,9 @@ pub enum FileError {
         error: serde_json::Error,
     },
     /// Its content is invalid.
-    #[error("{}, line {line}: {invalid}; the file was not changed", path.display())]
+    #[error("{}: {invalid}; the file was not changed", path.display())]
     Content {
         path: PathBuf,
-        /// Line of the invalid element, from 1; if it is missing, of the element around it.
-        line: usize,
         #[source]
         invalid: Invalid,
     },
@@ -180,13 +177,13 @@ impl ConfigurationFile {
                 let configuration: Configuration = serde_json::from_str(text).map_err(form)?;
                 configuration
                     .validate()
-                    .map_err(|invalid| self.content(text, invalid))?;
+                    .map_err(|invalid| self.content(invalid))?;
                 let vault = Vault::open(key, &configuration)?;
                 Ok((configuration, vault))
             }
             other => {
                 let reason = format!("{other} is not supported, only {VERSION}");
-                Err(self.content(text, invalid("version", reason)))
+                Err(self.content(invalid("version", reason)))
             }
         }
     }
@@ -198,10 +195,9 @@ impl ConfigurationFile {
         }
     }
 
-    fn content(&self, text: &str, invalid: Invalid) -> FileError {
+    fn content(&self, invalid: Invalid) -> FileError {
         FileError::Content {
             path: self.path.clone(),
-            line: line_of(text, &invalid.place).unwrap_or(1),
             invalid,
         }
     }

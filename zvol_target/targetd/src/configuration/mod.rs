@@ -7,7 +7,6 @@ mod file;
 mod guid;
 mod host_group;
 mod key_file;
-mod place;
 mod sealing;
 mod space;
 mod validation;

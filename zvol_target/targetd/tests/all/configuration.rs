@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invalid configurations: the error names line and reason, and nothing is changed.
+//! Invalid configurations: the error names place and reason, and nothing is changed.
 
 use std::fs;
 
@@ -10,11 +10,8 @@ const UUIDS: [&str; 2] = [
     "4f1c6d2e-903b-4a57-8c01-223344556602",
 ];
 
-/// Eight lines; the two LUNs are in the sixth and seventh.
 fn with_luns(first: &str, second: &str) -> String {
-    format!(
-        "{{\n\"version\": 2,\n\"targets\": [{{\n\"name\": \"{IQN}\",\n\"luns\": [\n{first},\n{second}\n]}}]}}"
-    )
+    format!(r#"{{"version": 2, "targets": [{{"name": "{IQN}", "luns": [{first}, {second}]}}]}}"#)
 }
 
 fn lun(number: u16, uuid: usize, rest: &str) -> String {
@@ -23,94 +20,77 @@ fn lun(number: u16, uuid: usize, rest: &str) -> String {
 }
 
 #[test]
-fn the_line_and_the_reason_are_named() {
+fn the_place_and_the_reason_are_named() {
     let home = Home::new();
     let file = home.path("target.json");
     let good = lun(0, 0, "");
-    for (text, line, said) in [
+    for (text, said) in [
         (
             with_luns(&good, &lun(0, 1, "")),
-            7,
             "targets[0].luns[1].number: 0 occurs twice",
         ),
         (
             with_luns(&good, &lun(1, 0, "")),
-            7,
             "targets[0].luns[1].uuid: 4f1c6d2e-903b-4a57-8c01-223344556601 belongs to another LUN",
         ),
         (
             with_luns(&lun(0, 0, ", \"product\": \"seventeen letters\""), &good),
-            6,
             "targets[0].luns[0].product: ",
         ),
         (
             with_luns(&good, &lun(1, 1, "").replace("/srv/a", "a")),
-            7,
             "targets[0].luns[1].path: must be absolute",
         ),
         (
             with_luns(&good, &lun(16_384, 1, "")),
-            7,
             "targets[0].luns[1].number: the largest is 16383",
         ),
         (
             with_luns(&good, &lun(1, 1, ", \"initiators\": \"all\"")),
-            7,
             "expected \"any\" or a list of initiator names",
         ),
         (
             with_luns(&good, &lun(1, 1, ", \"initiators\": [\"disk\"]")),
-            7,
             "\"disk\": an iSCSI name starts with",
         ),
         (
             with_luns(&good, &lun(1, 1, ", \"colour\": 1")),
-            7,
             "unknown field `colour`",
         ),
         (
             with_luns(&good, &lun(1, 1, "").replace(UUIDS[1], "1")),
-            7,
             "UUID",
         ),
         (
             with_luns(&good, "{\"number\": 1}"),
-            7,
             "missing field `uuid`",
         ),
         (
             with_luns(&good, &lun(1, 1, "")).replace(IQN, "iqn.disk"),
-            4,
             "targets[0].name: after \"iqn.\" come",
         ),
         (
             "{\"version\": 2,\n\"portals\": [{\"address\": \"127.0.0.1:3260\"},\n{\"address\": \"127.0.0.1:3260\"}]}".into(),
-            3,
             "portals[1].address: 127.0.0.1:3260 occurs twice",
         ),
         (
             "{\"version\": 2,\n\"portals\": [{\"address\": \"localhost\"}]}".into(),
-            2,
             "invalid socket address",
         ),
         (
             "{\"version\": 2,\n\"portal_groups\": [{\"tag\": 1, \"relative_target_port\": 1},\n{\"tag\": 2, \"relative_target_port\": 1}]}".into(),
-            3,
             "portal_groups[1].relative_target_port: 1 belongs to another group",
         ),
         (
             "{\"version\": 2, \"targets\": [\n{\"name\": \"iqn.2026-11.example:a\"},\n{\"name\": \"iqn.2026-11.example:a\"}]}".into(),
-            3,
             "targets[1].name: iqn.2026-11.example:a occurs twice",
         ),
-        ("{\n\n\"targets\": []}".into(), 3, "missing field `version`"),
-        ("{\n\"version\": 2,\n".into(), 3, "EOF"),
+        ("{\n\n\"targets\": []}".into(), "missing field `version`"),
+        ("{\n\"version\": 2,\n".into(), "EOF"),
     ] {
         fs::write(&file, &text).unwrap();
         let refusal = home.refused();
         assert!(refusal.contains(said), "{said:?} is not in {refusal}");
-        let line = format!("line {line}");
-        assert!(refusal.contains(&line), "{line:?} is not in {refusal}");
         assert!(refusal.contains(file.to_str().unwrap()), "{refusal}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }

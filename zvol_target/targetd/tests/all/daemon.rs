@@ -158,7 +158,7 @@ fn an_invalid_configuration_is_refused_and_not_changed() {
         ),
         (
             "{\n\"version\": 3}".to_owned(),
-            "line 2: version: 3 is not supported",
+            "version: 3 is not supported",
         ),
         (target(r#", "colour": "red""#), "unknown field `colour`"),
         (
@@ -171,7 +171,7 @@ fn an_invalid_configuration_is_refused_and_not_changed() {
             target(
                 "\n, \"authentication\": {\"incoming\": [\n{\"name\": \"\",\n \"sealed_secret\": \"AAAA\"}]}",
             ),
-            "line 3: targets[0].authentication.incoming[0].name",
+            "targets[0].authentication.incoming[0].name",
         ),
         (
             r#"{"version": 2, "targets": [{"name": "disk"}]}"#.to_owned(),
