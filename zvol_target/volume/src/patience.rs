@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-thread_local! {
+tokio::task_local! {
     /// Whether the future that is polled now was given up.
-    static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
+    static GIVEN_UP: Cell<bool>;
 }
 
 /// How often a wait checks whether it was given up.
@@ -21,20 +21,11 @@ const CHECK: Duration = Duration::from_millis(250);
 /// [`OutOfSpace`](crate::VolumeError::OutOfSpace). Reads and writes still complete.
 pub async fn unless_given_up<F: Future>(is_given_up: impl Fn() -> bool, future: F) -> F::Output {
     let mut future = pin!(future);
-    poll_fn(|context| {
-        let _polled = Polled(GIVEN_UP.replace(is_given_up()));
+    let checked = poll_fn(|context| {
+        GIVEN_UP.with(|given_up| given_up.set(is_given_up()));
         future.as_mut().poll(context)
-    })
-    .await
-}
-
-/// Restores the previous value, also after a panic.
-struct Polled(bool);
-
-impl Drop for Polled {
-    fn drop(&mut self) {
-        GIVEN_UP.set(self.0);
-    }
+    });
+    GIVEN_UP.scope(Cell::new(false), checked).await
 }
 
 /// Waits for `future`, which must change nothing. Returns its output. Returns `None`, and drops it, once it is given up.
@@ -42,7 +33,7 @@ pub(crate) async fn wait<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut check = pin!(sleep(CHECK));
     poll_fn(|context| {
-        if GIVEN_UP.get() {
+        if GIVEN_UP.try_with(Cell::get) == Ok(true) {
             return Poll::Ready(None);
         }
         if let Poll::Ready(output) = future.as_mut().poll(context) {
