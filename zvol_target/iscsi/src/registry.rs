@@ -82,15 +82,18 @@ impl EndSignal {
 
 /// Counters of a session. One reactor writes; any thread can read.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
+    /// SCSI commands received.
     pub commands: AtomicU64,
+    /// Bytes sent to the initiator as Data-In.
     pub data_in_bytes: AtomicU64,
+    /// Bytes received from the initiator as Data-Out.
     pub data_out_bytes: AtomicU64,
 }
 
 impl Counters {
     /// Adds without a locked instruction, as there is one writer.
-    pub fn add(counter: &AtomicU64, count: u64) {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
         counter.store(
             counter.load(Ordering::Relaxed).wrapping_add(count),
             Ordering::Relaxed,
@@ -99,29 +102,7 @@ impl Counters {
 }
 
 /// A session in the registry.
-pub(crate) struct SessionRecord {
-    pub tsih: u16,
-    pub initiator: IscsiName,
-    pub initiator_alias: Option<String>,
-    pub isid: [u8; 6],
-    pub cid: u16,
-    pub session_type: SessionType,
-    pub target: Option<(Arc<TargetDefinition>, TargetPort)>,
-    pub account: Option<String>,
-    pub peer: SocketAddr,
-    pub local: SocketAddr,
-    pub parameters: NegotiatedParameters,
-    pub logged_in_at: SystemTime,
-    pub counters: Counters,
-    /// Memory that the session held at its last report, bytes.
-    pub held_bytes: AtomicUsize,
-    pub end: EndSignal,
-    ended: watch::Sender<bool>,
-}
-
-/// Data of a session, as returned by [`crate::Server::sessions`].
-#[derive(Clone, Debug)]
-pub struct SessionInformation {
+pub struct SessionRecord {
     /// Target Session Identifying Handle.
     pub tsih: u16,
     /// Initiator's iSCSI name.
@@ -130,10 +111,11 @@ pub struct SessionInformation {
     pub initiator_alias: Option<String>,
     /// Initiator Session ID.
     pub isid: [u8; 6],
+    pub(crate) cid: u16,
     /// Kind of session.
     pub session_type: SessionType,
     /// Target and port; `None` in a discovery session.
-    pub target: Option<(IscsiName, TargetPort)>,
+    pub target: Option<(Arc<TargetDefinition>, TargetPort)>,
     /// CHAP account used, if any.
     pub account: Option<String>,
     /// Initiator's address.
@@ -144,35 +126,15 @@ pub struct SessionInformation {
     pub parameters: NegotiatedParameters,
     /// End of the login.
     pub logged_in_at: SystemTime,
-    /// SCSI commands received.
-    pub commands: u64,
-    /// Bytes sent to the initiator as Data-In.
-    pub data_in_bytes: u64,
-    /// Bytes received from the initiator as Data-Out.
-    pub data_out_bytes: u64,
+    /// Counters of the session.
+    pub counters: Counters,
+    /// Memory that the session held at its last report, bytes.
+    pub(crate) held_bytes: AtomicUsize,
+    pub(crate) end: EndSignal,
+    ended: watch::Sender<bool>,
 }
 
 impl SessionRecord {
-    fn information(&self) -> SessionInformation {
-        let target = self.target.as_ref();
-        SessionInformation {
-            tsih: self.tsih,
-            initiator: self.initiator.clone(),
-            initiator_alias: self.initiator_alias.clone(),
-            isid: self.isid,
-            session_type: self.session_type,
-            target: target.map(|(target, port)| (target.name.clone(), *port)),
-            account: self.account.clone(),
-            peer: self.peer,
-            local: self.local,
-            parameters: self.parameters.clone(),
-            logged_in_at: self.logged_in_at,
-            commands: self.counters.commands.load(Ordering::Relaxed),
-            data_in_bytes: self.counters.data_in_bytes.load(Ordering::Relaxed),
-            data_out_bytes: self.counters.data_out_bytes.load(Ordering::Relaxed),
-        }
-    }
-
     /// Same initiator port, target and portal group (RFC 7143 6.3.5).
     fn is_same_nexus(&self, login: &Established) -> bool {
         let (Some((ours, our_port)), Some((theirs, their_port))) = (&self.target, &login.target)
@@ -360,13 +322,8 @@ impl Registry {
         }
     }
 
-    pub fn sessions(&self) -> Vec<SessionInformation> {
-        let mut sessions: Vec<_> = self
-            .lock()
-            .sessions
-            .values()
-            .map(|session| session.information())
-            .collect();
+    pub fn sessions(&self) -> Vec<Arc<SessionRecord>> {
+        let mut sessions: Vec<_> = self.lock().sessions.values().cloned().collect();
         sessions.sort_by_key(|session| session.tsih);
         sessions
     }

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::config::{Authentication, ConfigurationError, Portal, ServerOptions, TargetDefinition};
 use crate::reactor::{Acceptor, Listening, Reactor, Spread};
-use crate::registry::{Registry, SessionInformation, UnknownInitiator};
+use crate::registry::{Registry, SessionRecord, UnknownInitiator};
 
 /// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 256;
@@ -215,7 +215,7 @@ impl Server {
     }
 
     /// All sessions, by TSIH.
-    pub fn sessions(&self) -> Vec<SessionInformation> {
+    pub fn sessions(&self) -> Vec<Arc<SessionRecord>> {
         self.registry.sessions()
     }
 

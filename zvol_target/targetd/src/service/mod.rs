@@ -34,9 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{
-    Authentication, Portal, Server, SessionInformation, TargetDefinition, UnknownInitiator,
-};
+use iscsi::{Authentication, Portal, Server, SessionRecord, TargetDefinition, UnknownInitiator};
 use scsi::{CopyManager, OffloadPolicy};
 use tokio::sync::Notify;
 use volume::engine::EngineChoice;
@@ -147,7 +145,7 @@ impl Service {
     }
 
     /// All sessions of initiators.
-    pub fn sessions(&self) -> Vec<SessionInformation> {
+    pub fn sessions(&self) -> Vec<Arc<SessionRecord>> {
         self.server
             .as_ref()
             .map(Server::sessions)

@@ -3,7 +3,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use iscsi::{SessionInformation, SessionType};
+use iscsi::{SessionRecord, SessionType};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,10 +25,13 @@ pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
     let shown: Vec<_> = sessions
         .iter()
         .filter(|session| {
-            let name = session.target.as_ref().map(|(name, _)| name.as_str());
+            let name = session
+                .target
+                .as_ref()
+                .map(|(target, _)| target.name.as_str());
             requested.is_none() || name == requested.as_deref()
         })
-        .map(show)
+        .map(|session| show(session))
         .collect();
     Ok(json!({"sessions": shown}))
 }
@@ -49,7 +52,7 @@ pub(super) fn unknown(service: &Service) -> Value {
     json!({"initiators": shown})
 }
 
-fn show(session: &SessionInformation) -> Value {
+fn show(session: &SessionRecord) -> Value {
     let logged_in_at = session.logged_in_at.duration_since(UNIX_EPOCH);
     let isid = session.isid.iter().map(|byte| format!("{byte:02x}"));
     let parameters = &session.parameters;
@@ -62,15 +65,15 @@ fn show(session: &SessionInformation) -> Value {
         "initiator": session.initiator.as_str(),
         "initiator_alias": session.initiator_alias,
         "isid": isid.collect::<String>(),
-        "target": session.target.as_ref().map(|(name, _)| name.as_str()),
+        "target": session.target.as_ref().map(|(target, _)| target.name.as_str()),
         "portal_group_tag": session.target.as_ref().map(|(_, port)| port.portal_group_tag),
         "account": session.account,
         "peer": session.peer,
         "portal": session.local,
         "logged_in_at": logged_in_at.map(|logged_in_at| logged_in_at.as_secs()).unwrap_or_default(),
-        "commands": session.commands,
-        "data_in_bytes": session.data_in_bytes,
-        "data_out_bytes": session.data_out_bytes,
+        "commands": session.counters.commands,
+        "data_in_bytes": session.counters.data_in_bytes,
+        "data_out_bytes": session.counters.data_out_bytes,
         "parameters": {
             "header_digest": parameters.header_digest,
             "data_digest": parameters.data_digest,
