@@ -51,7 +51,7 @@ pub use reservations::{
     ClearReservationsError, MAXIMUM_REGISTRATIONS, PersistentReservation, PersistentReservations,
     RegisteredNexus, ReservationStore, ReservationType, UnsoundReservations,
 };
-pub use statistics::{FamilyStatistics, Statistics};
+pub use statistics::{Family, FamilyStatistics, Statistics};
 pub use target_port::TargetPort;
 pub use third_party_copy::CopyManager;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of commands for logical units, nexuses and hosts.
 
+use std::ops::Index;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,18 +12,46 @@ use crate::sense::SenseKey;
 
 /// Family of a command in the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub enum Family {
+    /// READ(6), (10), (12), (16).
     Read,
+    /// WRITE(6), (10), (12), (16), WRITE AND VERIFY(10), (12), (16).
     Write,
+    /// VERIFY(10), (12), (16).
     Verify,
+    /// SYNCHRONIZE CACHE(10), (16).
     SynchronizeCache,
+    /// COMPARE AND WRITE.
     CompareAndWrite,
+    /// WRITE SAME(10), (16).
     WriteSame,
+    /// UNMAP.
     Unmap,
+    /// EXTENDED COPY, RECEIVE COPY RESULTS.
     ExtendedCopy,
+    /// POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION.
     Token,
+    /// PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
     Reservation,
+    /// All other commands.
     Other,
+}
+
+impl Family {
+    /// Every family with its name, in the order of the counters.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::Read, "read"),
+        (Self::Write, "write"),
+        (Self::Verify, "verify"),
+        (Self::SynchronizeCache, "synchronize_cache"),
+        (Self::CompareAndWrite, "compare_and_write"),
+        (Self::WriteSame, "write_same"),
+        (Self::Unmap, "unmap"),
+        (Self::ExtendedCopy, "extended_copy"),
+        (Self::Token, "token"),
+        (Self::Reservation, "reservation"),
+        (Self::Other, "other"),
+    ];
 }
 
 /// Counters of one family, from the creation of the counted object on.
@@ -53,28 +82,7 @@ impl FamilyStatistics {
 /// Counters at one moment. They are read one by one: sums may differ by running commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// READ(6), (10), (12), (16).
-    pub read: FamilyStatistics,
-    /// WRITE(6), (10), (12), (16), WRITE AND VERIFY(10), (12), (16).
-    pub write: FamilyStatistics,
-    /// VERIFY(10), (12), (16).
-    pub verify: FamilyStatistics,
-    /// SYNCHRONIZE CACHE(10), (16).
-    pub synchronize_cache: FamilyStatistics,
-    /// COMPARE AND WRITE.
-    pub compare_and_write: FamilyStatistics,
-    /// WRITE SAME(10), (16).
-    pub write_same: FamilyStatistics,
-    /// UNMAP.
-    pub unmap: FamilyStatistics,
-    /// EXTENDED COPY, RECEIVE COPY RESULTS.
-    pub extended_copy: FamilyStatistics,
-    /// POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION.
-    pub token: FamilyStatistics,
-    /// PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
-    pub reservation: FamilyStatistics,
-    /// All other commands.
-    pub other: FamilyStatistics,
+    families: [FamilyStatistics; Family::ALL.len()],
     /// Bytes that offloads moved.
     pub offload: OffloadStatistics,
     /// Tasks of any family aborted by task management, loss of a nexus or loss of access.
@@ -83,19 +91,19 @@ pub struct Statistics {
     pub unit_attentions: u64,
 }
 
+impl Index<Family> for Statistics {
+    type Output = FamilyStatistics;
+
+    fn index(&self, family: Family) -> &FamilyStatistics {
+        &self.families[family as usize]
+    }
+}
+
 impl Statistics {
     pub(crate) fn add(&mut self, other: &Self) {
-        self.read.add(&other.read);
-        self.write.add(&other.write);
-        self.verify.add(&other.verify);
-        self.synchronize_cache.add(&other.synchronize_cache);
-        self.compare_and_write.add(&other.compare_and_write);
-        self.write_same.add(&other.write_same);
-        self.unmap.add(&other.unmap);
-        self.extended_copy.add(&other.extended_copy);
-        self.token.add(&other.token);
-        self.reservation.add(&other.reservation);
-        self.other.add(&other.other);
+        for (family, other) in self.families.iter_mut().zip(&other.families) {
+            family.add(other);
+        }
         self.offload.add(&other.offload);
         self.aborted += other.aborted;
         self.unit_attentions += other.unit_attentions;
@@ -143,17 +151,7 @@ pub(crate) enum Counted {
 /// The live counters. Every method may be called from several threads at once.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    read: FamilyCounters,
-    write: FamilyCounters,
-    verify: FamilyCounters,
-    synchronize_cache: FamilyCounters,
-    compare_and_write: FamilyCounters,
-    write_same: FamilyCounters,
-    unmap: FamilyCounters,
-    extended_copy: FamilyCounters,
-    token: FamilyCounters,
-    reservation: FamilyCounters,
-    other: FamilyCounters,
+    families: [FamilyCounters; Family::ALL.len()],
     offload: OffloadCounters,
     aborted: AtomicU64,
     unit_attentions: AtomicU64,
@@ -168,7 +166,7 @@ impl Counters {
                 failure,
                 elapsed,
             } => {
-                let counters = self.family(family);
+                let counters = &self.families[family as usize];
                 counters.latency.record(elapsed);
                 if bytes > 0 {
                     counters.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -196,35 +194,9 @@ impl Counters {
         }
     }
 
-    fn family(&self, family: Family) -> &FamilyCounters {
-        match family {
-            Family::Read => &self.read,
-            Family::Write => &self.write,
-            Family::Verify => &self.verify,
-            Family::SynchronizeCache => &self.synchronize_cache,
-            Family::CompareAndWrite => &self.compare_and_write,
-            Family::WriteSame => &self.write_same,
-            Family::Unmap => &self.unmap,
-            Family::ExtendedCopy => &self.extended_copy,
-            Family::Token => &self.token,
-            Family::Reservation => &self.reservation,
-            Family::Other => &self.other,
-        }
-    }
-
     pub(crate) fn snapshot(&self) -> Statistics {
         Statistics {
-            read: self.read.snapshot(),
-            write: self.write.snapshot(),
-            verify: self.verify.snapshot(),
-            synchronize_cache: self.synchronize_cache.snapshot(),
-            compare_and_write: self.compare_and_write.snapshot(),
-            write_same: self.write_same.snapshot(),
-            unmap: self.unmap.snapshot(),
-            extended_copy: self.extended_copy.snapshot(),
-            token: self.token.snapshot(),
-            reservation: self.reservation.snapshot(),
-            other: self.other.snapshot(),
+            families: self.families.each_ref().map(FamilyCounters::snapshot),
             offload: self.offload.snapshot(),
             aborted: self.aborted.load(Ordering::Relaxed),
             unit_attentions: self.unit_attentions.load(Ordering::Relaxed),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::execution::{Execution, Reply};
 use crate::provisioning::{Resource, SpaceFigures, threshold_sets};
 use crate::sense::Sense;
-use crate::statistics::{FamilyStatistics, Statistics};
+use crate::statistics::{Family, FamilyStatistics, Statistics};
 
 /// PAGE CODE and SUBPAGE CODE.
 type PageCode = (u8, u8);
@@ -92,9 +92,9 @@ fn list(code: PageCode, pages: impl Iterator<Item = PageCode>) -> Vec<u8> {
 fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8>> {
     let statistics = execution.unit.statistics();
     let all = match code {
-        WRITE_ERROR_COUNTERS => error_counters(&statistics.write),
-        READ_ERROR_COUNTERS => error_counters(&statistics.read),
-        VERIFY_ERROR_COUNTERS => error_counters(&statistics.verify),
+        WRITE_ERROR_COUNTERS => error_counters(&statistics[Family::Write]),
+        READ_ERROR_COUNTERS => error_counters(&statistics[Family::Read]),
+        VERIFY_ERROR_COUNTERS => error_counters(&statistics[Family::Verify]),
         LOGICAL_BLOCK_PROVISIONING => {
             let figures = execution.unit.space.figures().unwrap_or_default();
             logical_block_provisioning(figures)
@@ -149,7 +149,7 @@ fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration)
     const TIME_INTERVAL: u16 = 0x0003;
     /// 1 x 10^-6 seconds: the negative exponent in the upper half, the integer in the lower.
     const MICROSECOND: u64 = (6 << 32) | 1;
-    let Statistics { read, write, .. } = statistics;
+    let [read, write] = [Family::Read, Family::Write].map(|family| &statistics[family]);
     let values = [
         read.operations,
         write.operations,

@@ -12,8 +12,8 @@ use super::{
     block_on, has_status, is_aborted, is_good, manage, options, pattern, poll, seen, setup,
     write_10,
 };
-use crate::LogicalUnitOptions;
 use crate::sam::{FunctionResponse, Outcome, Status, TaskAttribute, TaskManagementFunction};
+use crate::{Family, LogicalUnitOptions};
 
 fn compare_and_write(address: u64, blocks: u8) -> [u8; 16] {
     block_16(0x89, 0, address, u32::from(blocks))
@@ -40,7 +40,7 @@ fn writes_where_it_finds_what_it_expects() {
     initiator.send(&compare_and_write(7, 255), &both(&first, &second));
     assert_eq!(volume.bytes(7 * 512, 255 * 512), second);
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
-    let counted = &unit.compare_and_write;
+    let counted = &unit[Family::CompareAndWrite];
     assert_eq!(
         (counted.operations, counted.bytes, counted.errors),
         (2, 2 * 255 * 512, 0)
@@ -67,7 +67,10 @@ fn a_miscompare_reports_the_first_different_byte_and_nothing_is_written() {
     assert_eq!(writes(&volume), 0);
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
     assert_eq!(
-        (unit.offload.miscompares, unit.compare_and_write.errors),
+        (
+            unit.offload.miscompares,
+            unit[Family::CompareAndWrite].errors
+        ),
         (6, 6)
     );
     // In descriptor format too: MODE SELECT of D_SENSE.

@@ -10,7 +10,7 @@ use super::{
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::sam::{LogicalUnitNumber, Status};
 use crate::{
-    Device, InventoryError, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions,
+    Device, Family, InventoryError, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions,
     MAXIMUM_LOGICAL_UNIT_NUMBER, ProductIdentification,
 };
 
@@ -259,6 +259,6 @@ fn the_same_disk_with_other_options_reports_the_differences() {
         assert_eq!(late.code(&TEST_UNIT_READY, &[]), POWER_ON);
         // The counters continue.
         let statistics = initiator.device.logical_unit(0).unwrap().statistics();
-        assert_eq!(statistics.read.operations, 1);
+        assert_eq!(statistics[Family::Read].operations, 1);
     }
 }

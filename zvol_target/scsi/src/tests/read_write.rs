@@ -11,8 +11,8 @@ use super::{
     block_10, block_12, block_16, block_on, is_good, options, pattern, poll, read_10, seen,
     write_10,
 };
-use crate::LogicalUnitOptions;
 use crate::sam::{DataOut, DeliveryError, LocalBoxFuture, Outcome, Status, TaskAttribute};
+use crate::{Family, LogicalUnitOptions};
 
 fn initiator() -> (Arc<RamVolume>, Initiator) {
     let volume = RamVolume::new(BLOCKS);
@@ -479,10 +479,11 @@ fn operations_bytes_and_errors_are_counted() {
     initiator.data(&block_10(0x35, 0, 0, 0));
     initiator.data(&block_10(0x2f, 0, 0, 8));
     let statistics = initiator.device.logical_unit(0).unwrap().statistics();
-    let counts = |family: crate::FamilyStatistics| (family.operations, family.bytes, family.errors);
-    assert_eq!(counts(statistics.write), (1, 2048, 0));
-    assert_eq!(counts(statistics.read), (2, 1024, 1));
-    assert_eq!(counts(statistics.synchronize_cache), (1, 0, 0));
-    assert_eq!(counts(statistics.verify), (1, 4096, 0));
+    let counts =
+        |family: &crate::FamilyStatistics| (family.operations, family.bytes, family.errors);
+    assert_eq!(counts(&statistics[Family::Write]), (1, 2048, 0));
+    assert_eq!(counts(&statistics[Family::Read]), (2, 1024, 1));
+    assert_eq!(counts(&statistics[Family::SynchronizeCache]), (1, 0, 0));
+    assert_eq!(counts(&statistics[Family::Verify]), (1, 4096, 0));
     assert_eq!(statistics.aborted, 0);
 }

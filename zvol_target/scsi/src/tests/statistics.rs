@@ -9,7 +9,7 @@ use super::{
     setup, write_10,
 };
 use crate::sam::{Nexus, ScsiTarget, TaskAttribute};
-use crate::{LogicalUnit, Statistics};
+use crate::{Family, LogicalUnit, Statistics};
 
 fn of_nexus(initiator: &Initiator) -> Statistics {
     initiator
@@ -42,13 +42,27 @@ fn unit_nexus_and_host_have_separate_counters() {
     other.data(&read_10(0, 1));
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
     assert_eq!(
-        (unit.read.operations, unit.read.bytes, unit.read.errors),
+        (
+            unit[Family::Read].operations,
+            unit[Family::Read].bytes,
+            unit[Family::Read].errors
+        ),
         (3, 2560, 1)
     );
     let (first, last) = (of_nexus(&initiator), of_nexus(&second));
-    assert_eq!((first.read.operations, first.write.operations), (1, 0));
     assert_eq!(
-        (last.read.errors, last.write.bytes, last.unit_attentions),
+        (
+            first[Family::Read].operations,
+            first[Family::Write].operations
+        ),
+        (1, 0)
+    );
+    assert_eq!(
+        (
+            last[Family::Read].errors,
+            last[Family::Write].bytes,
+            last.unit_attentions
+        ),
         (1, 1024, 1)
     );
     let host = || {
@@ -58,8 +72,8 @@ fn unit_nexus_and_host_have_separate_counters() {
     let before = host();
     assert_eq!(
         (
-            before.read.operations,
-            before.write.bytes,
+            before[Family::Read].operations,
+            before[Family::Write].bytes,
             before.unit_attentions
         ),
         (2, 1024, 2)
@@ -82,7 +96,7 @@ fn a_command_that_outlives_its_unit_is_counted_by_the_next() {
     volume.release(1);
     assert!(is_good(&poll(&mut task)));
     let unit = initiator.device.logical_unit(0).unwrap();
-    assert_eq!(unit.statistics().read.operations, 1);
+    assert_eq!(unit.statistics()[Family::Read].operations, 1);
 }
 
 #[test]
@@ -96,13 +110,8 @@ fn latency_is_from_entry_to_status() {
     volume.release(1);
     assert!(is_good(&poll(&mut task)));
     let most = u64::try_from(begun.elapsed().as_micros()).unwrap();
-    let latency = initiator
-        .device
-        .logical_unit(0)
-        .unwrap()
-        .statistics()
-        .read
-        .latency;
+    let statistics = initiator.device.logical_unit(0).unwrap().statistics();
+    let latency = &statistics[Family::Read].latency;
     assert_eq!(latency.operations(), 1);
     assert!(
         (3000..=most).contains(&latency.total_microseconds),

@@ -9,11 +9,11 @@ use super::{
     Event, Initiator, Sent, UNIT, block_on, has_status, is_good, manage, pattern, poll, read,
     setup, stuck_write, write_10,
 };
-use crate::LogicalUnitAccess;
 use crate::sam::{
     Completion, FunctionResponse, Outcome, Status, TaskAttribute, TaskManagementFunction,
 };
 use crate::task_set::Abort;
+use crate::{Family, LogicalUnitAccess};
 
 #[test]
 fn a_task_in_the_volume_runs_to_its_end_on_its_thread_before_the_reset_completes() {
@@ -129,7 +129,7 @@ fn threads_that_write_and_one_that_resets() {
     );
     let statistics = device.logical_unit(0).unwrap().statistics();
     assert_eq!(
-        (statistics.write.operations, statistics.aborted),
+        (statistics[Family::Write].operations, statistics.aborted),
         (good, aborted)
     );
 }
@@ -174,7 +174,10 @@ fn threads_that_read_while_their_access_changes() {
     // The host with permanent access lost nothing.
     let mine = device.host_statistics().remove(name).unwrap();
     assert_eq!(
-        (mine.read.operations + mine.unit_attentions, mine.aborted),
+        (
+            mine[Family::Read].operations + mine.unit_attentions,
+            mine.aborted
+        ),
         (READS, 0)
     );
     let unit = device.logical_unit(0).unwrap();
@@ -196,7 +199,7 @@ fn tasks_on_two_threads_wake_each_other() {
         }
     });
     let unit = initiator.device.logical_unit(0).unwrap();
-    assert_eq!(unit.statistics().read.operations, 600);
+    assert_eq!(unit.statistics()[Family::Read].operations, 600);
     // No task remains.
     assert!(unit.tasks.abort(|_, _| Some(Abort::Silent)).is_empty());
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::address::logical_unit_number;
 use crate::sam::{Admission, Completion, Outcome, ScsiTarget, Status, TaskAttribute};
-use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
+use crate::{Device, Family, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
 
 type Token = [u8; 512];
 
@@ -166,7 +166,7 @@ fn the_blocks_of_a_token_are_written_to_another_unit() {
     );
     assert_eq!(volumes[0].bytes(512 * 5000, 512 * 100), data);
     let statistics = other.device.logical_unit(0).unwrap().statistics();
-    assert_eq!(statistics.token.bytes, 512 * 100);
+    assert_eq!(statistics[Family::Token].bytes, 512 * 100);
     assert_eq!(statistics.offload.copied_bytes, 512 * 100);
 }
 

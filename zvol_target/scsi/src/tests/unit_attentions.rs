@@ -7,6 +7,7 @@ use super::{
     BLOCKS, CAPACITY_CHANGED, INVALID_FIELD_IN_CDB, Initiator, NO_SENSE, POWER_ON, RamVolume,
     TEST_UNIT_READY, block_on, options, read_10,
 };
+use crate::Family;
 use crate::address::logical_unit_number;
 use crate::sam::{FunctionResponse, ScsiTarget, Status, TaskManagementFunction};
 
@@ -111,8 +112,8 @@ fn they_are_counted_apart_from_errors() {
     assert_eq!(
         (
             statistics.unit_attentions,
-            statistics.other.operations,
-            statistics.other.errors
+            statistics[Family::Other].operations,
+            statistics[Family::Other].errors
         ),
         (1, 1, 0)
     );

@@ -11,7 +11,7 @@ use super::{
     setup, write_10,
 };
 use crate::sam::Status;
-use crate::{LogicalUnitOptions, Provisioning};
+use crate::{Family, LogicalUnitOptions, Provisioning};
 
 fn thin() -> (Arc<RamVolume>, Initiator) {
     let volume = RamVolume::thin(BLOCKS);
@@ -100,8 +100,8 @@ fn whole_granules_are_freed_and_all_blocks_read_as_zeroes() {
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
     assert_eq!(
         (
-            unit.unmap.operations,
-            unit.unmap.bytes,
+            unit[Family::Unmap].operations,
+            unit[Family::Unmap].bytes,
             unit.offload.unmapped_bytes
         ),
         (1, 92 * 512, 2 * 16384)

@@ -10,8 +10,8 @@ use super::{
     BLOCKS, Event, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT, block_10, block_16, has_status,
     is_aborted, manage, options, pattern, poll, seen, write_10,
 };
-use crate::Provisioning;
 use crate::sam::{Status, TaskAttribute, TaskManagementFunction};
+use crate::{Family, Provisioning};
 
 const UNMAP: u8 = 0x08;
 const NDOB: u8 = 0x01;
@@ -53,7 +53,10 @@ fn any_block_is_repeated() {
     assert_eq!(volume.bytes(0, 1024), block.repeat(2));
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
     assert_eq!(
-        (unit.write_same.operations, unit.write_same.bytes),
+        (
+            unit[Family::WriteSame].operations,
+            unit[Family::WriteSame].bytes
+        ),
         (3, (9 + 5000 + 2) * 512)
     );
     assert_eq!(

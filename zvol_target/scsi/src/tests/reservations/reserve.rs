@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::logical_unit_number;
 use crate::sam::{Outcome, ScsiTarget, Status, TaskAttribute, TaskManagementFunction};
-use crate::{LogicalUnit, LogicalUnitAccess};
+use crate::{Family, LogicalUnit, LogicalUnitAccess};
 
 #[test]
 fn reserve_keeps_others_out_until_release_reset_or_logout() {
@@ -189,5 +189,5 @@ fn outcomes_have_no_data_of_a_command_that_conflicts() {
         (0, 0)
     );
     let statistics = other.device.logical_unit(0).unwrap().statistics();
-    assert_eq!(statistics.read.errors, 0);
+    assert_eq!(statistics[Family::Read].errors, 0);
 }

@@ -9,7 +9,7 @@ use super::{
     pair_on, send, unit_with,
 };
 use crate::sam::Status;
-use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
+use crate::{Device, Family, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
 use volume::{Geometry, Volume as _, VolumeError};
 
 #[test]
@@ -29,8 +29,8 @@ fn segments_are_copied_in_order_between_units_and_within_one() {
     assert_eq!(volumes[1].bytes(512 * 5000, 512 * 100), data[..512 * 100]);
     assert_eq!(volumes[0].bytes(0, 512), data[512 * 99..512 * 100]);
     let statistics = initiator.device.logical_unit(0).unwrap().statistics();
-    assert_eq!(statistics.extended_copy.operations, 1);
-    assert_eq!(statistics.extended_copy.bytes, 512 * 3101);
+    assert_eq!(statistics[Family::ExtendedCopy].operations, 1);
+    assert_eq!(statistics[Family::ExtendedCopy].bytes, 512 * 3101);
     assert_eq!(statistics.offload.copied_bytes, 512 * 3101);
     let hosts = initiator.device.host_statistics();
     let host = &hosts[&initiator.nexus.initiator_device];
@@ -148,7 +148,7 @@ fn pieces_of_a_copy_onto_itself_go_in_the_right_order() {
         assert_eq!(volumes[0].bytes(to as usize * 512, data.len()), data);
     }
     let statistics = initiator.device.logical_unit(0).unwrap().statistics();
-    assert_eq!(statistics.extended_copy.bytes, 2 * 300 * 512);
+    assert_eq!(statistics[Family::ExtendedCopy].bytes, 2 * 300 * 512);
 }
 
 #[test]

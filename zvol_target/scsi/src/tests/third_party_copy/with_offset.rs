@@ -12,6 +12,7 @@ use super::{
     COPY_ABORTED, Pair, Segment, anonymous, begin, codes, copy, extended_copy, fill, names, pair,
     pair_on, send,
 };
+use crate::Family;
 use crate::address::logical_unit_number;
 use crate::sam::TaskAttribute;
 
@@ -70,7 +71,7 @@ fn bytes_are_copied_and_the_rest_of_their_blocks_is_unchanged() {
     assert_eq!(volumes[1].bytes(0, expected.len()), expected);
     assert_eq!(volumes[0].bytes(31 * 512, 512), old[..512]);
     let statistics = initiator.device.logical_unit(0).unwrap().statistics();
-    assert_eq!(statistics.extended_copy.bytes, 5512);
+    assert_eq!(statistics[Family::ExtendedCopy].bytes, 5512);
     assert_eq!(statistics.offload.copied_bytes, 5512);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `statistics.get`
 
-use scsi::{FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, OffloadStatistics, Statistics};
+use scsi::{
+    Family, FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, OffloadStatistics, Statistics,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -59,40 +61,12 @@ pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
 
 /// Adds the counters to the object that identifies their owner.
 fn counted(mut who: Value, statistics: &Statistics) -> Value {
-    let Statistics {
-        read,
-        write,
-        verify,
-        synchronize_cache,
-        compare_and_write,
-        write_same,
-        unmap,
-        extended_copy,
-        token,
-        reservation,
-        other,
-        offload,
-        aborted,
-        unit_attentions,
-    } = statistics;
-    for (name, family) in [
-        ("read", read),
-        ("write", write),
-        ("verify", verify),
-        ("synchronize_cache", synchronize_cache),
-        ("compare_and_write", compare_and_write),
-        ("write_same", write_same),
-        ("unmap", unmap),
-        ("extended_copy", extended_copy),
-        ("token", token),
-        ("reservation", reservation),
-        ("other", other),
-    ] {
-        who[name] = show(family);
+    for (family, name) in Family::ALL {
+        who[name] = show(&statistics[family]);
     }
-    who["offload"] = show_offload(offload);
-    who["aborted"] = json!(aborted);
-    who["unit_attentions"] = json!(unit_attentions);
+    who["offload"] = show_offload(&statistics.offload);
+    who["aborted"] = json!(statistics.aborted);
+    who["unit_attentions"] = json!(statistics.unit_attentions);
     who
 }
 
