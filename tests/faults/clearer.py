@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the guest: unmaps and zeroes parts of a zvol, stable, and reports; then the host cuts the power. Or checks afterwards.
+"""In the guest: clears parts of a zvol, stable, and reports; then the host cuts the power. Or checks afterwards.
 
 usage: clearer.py STATE_DIRECTORY clear | check
 """
@@ -20,7 +20,7 @@ from support.zfs import Pool
 
 POOL = "cut"
 LENGTH = 32 * MIB
-CLEARED = (("unmap", 0, 4 * MIB), ("unmap", 8 * MIB + 512, 4 * MIB), ("zero", 16 * MIB - 1024, 2 * MIB + 512))
+CLEARED = ((0, 4 * MIB), (8 * MIB + 512, 4 * MIB), (16 * MIB - 1024, 2 * MIB + 512))
 """Whole blocks are discarded, edges are written: the intent log must have both."""
 
 
@@ -45,8 +45,8 @@ def clear_all(state: Path) -> None:
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
         run("zpool", "sync", POOL)
         txg = open_txg()
-        for command, offset, length in CLEARED:
-            clear(command, device, offset, length)
+        for offset, length in CLEARED:
+            clear(device, offset, length)
         (state / "cleared").write_text(f"{txg} {open_txg()}")
         time.sleep(600)
 
@@ -57,7 +57,7 @@ def check(state: Path) -> None:
     device = Path(f"/dev/zvol/{POOL}/volume")
     wait_for(device.exists, f"{device} is there")
     expected = bytearray((state / "content").read_bytes())
-    for _, offset, length in CLEARED:
+    for offset, length in CLEARED:
         expected[offset : offset + length] = bytes(length)
     assert read_direct(device, LENGTH) == expected, "stable zeroes have changed"
     run("zpool", "scrub", "-w", POOL)

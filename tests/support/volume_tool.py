@@ -19,9 +19,9 @@ def _call(*words: str | int | Path, timeout: float = 300) -> list[list[str]]:
     return [line.split() for line in run(TOOL, *map(str, words), timeout=timeout).splitlines()]
 
 
-def clear(command: str, device: Path, offset: int, length: int, stability: str = "stable") -> float:
-    """Unmaps (`unmap`) or zeroes (`zero`) a range. Returns the seconds it took."""
-    return float(dict(_call(command, device, offset, length, stability))["seconds"])
+def clear(device: Path, offset: int, length: int, stability: str = "stable") -> float:
+    """Clears a range. Returns the seconds it took."""
+    return float(dict(_call("clear", device, offset, length, stability))["seconds"])
 
 
 def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, int, int]], float]:

@@ -199,7 +199,7 @@ impl Volume for MemoryVolume {
         Some(PAGE_BYTES as u32)
     }
 
-    fn write_zeroes(
+    fn clear(
         &self,
         offset: u64,
         length: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Operations of a volume from a command line, for tests and measurements on real devices:
 //!
-//!     volume unmap|zero PATH OFFSET LENGTH stable|cached
+//!     volume clear PATH OFFSET LENGTH stable|cached
 //!     volume map PATH OFFSET LENGTH
 //!     volume copy SOURCE OFFSET DESTINATION OFFSET LENGTH stable|cached
 //!
@@ -71,16 +71,12 @@ async fn copy_range(range: &CopyRange, stability: Stability) -> Result<(), Box<d
 
 async fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     match words {
-        [command @ ("unmap" | "zero"), path, offset, length, word] => {
+        ["clear", path, offset, length, word] => {
             let volume = open(path)?;
             let (offset, length, stability) = (offset.parse()?, length.parse()?, stability(word)?);
             println!("granularity {}", volume.unmap_granularity().unwrap_or(0));
             let began = Instant::now();
-            if *command == "unmap" {
-                volume.unmap(offset, length, stability).await?;
-            } else {
-                volume.write_zeroes(offset, length, stability).await?;
-            }
+            volume.clear(offset, length, stability).await?;
             println!("seconds {:.4}", began.elapsed().as_secs_f64());
         }
         ["map", path, offset, length] => {

@@ -23,7 +23,6 @@ mod patience;
 mod sharing;
 mod space;
 mod store;
-mod zeroes;
 pub mod zfs;
 mod zvol;
 mod zvol_clone;
@@ -139,7 +138,7 @@ pub trait Volume: Send + Sync {
     /// [`VolumeError::OutOfSpace`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
 
-    /// Unit in which [`Volume::unmap`] frees space, bytes. Only whole, aligned granules are freed. `None` if the volume cannot
+    /// Unit in which [`Volume::clear`] frees space, bytes. Only whole, aligned granules are freed. `None` if the volume cannot
     /// free space.
     fn unmap_granularity(&self) -> Option<u32> {
         None
@@ -149,26 +148,13 @@ pub trait Volume: Send + Sync {
     ///
     /// # Errors
     /// The errors of [`Volume::write`].
-    fn unmap(
+    fn clear(
         &self,
         offset: u64,
         length: u64,
         stability: Stability,
     ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
-        self.write_zeroes(offset, length, stability)
-    }
-
-    /// Makes the range read as zeroes. The volume decides whether the range takes space.
-    ///
-    /// # Errors
-    /// The errors of [`Volume::write`].
-    fn write_zeroes(
-        &self,
-        offset: u64,
-        length: u64,
-        stability: Stability,
-    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
-        Box::pin(zeroes::write(self, offset, length, stability))
+        self.write(offset, Buffer::zeroed(length as usize), stability)
     }
 
     /// Most bytes that one [`Volume::write`] with [`Stability::Stable`] writes atomically, even if the power fails. The write

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unmapping and zeroing zvols: zeroes on read, space freed in the pool, duration."""
+"""Clearing zvols: zeroes on read, space freed in the pool, duration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def used(device: Path) -> int:
     return int(run("zfs", "get", "-Hpo", "value", "used", dataset))
 
 
-@pytest.mark.parametrize("command", ["unmap", "zero"])
 @pytest.mark.parametrize("block", [16384, *(pytest.param(size, marks=OTHER_SIZE) for size in (4096, 131072))])
-def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: str, block: int) -> None:
+def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, block: int) -> None:
     device = volume(32, volblocksize=str(block))
     content = bytearray(random_blocks(32 * MIB))
     write_direct(device, bytes(content))
@@ -37,12 +36,12 @@ def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: st
         (31 * MIB, MIB),
         (12 * MIB + 512, block),
     ):
-        clear(command, device, start, length)
+        clear(device, start, length)
         content[start : start + length] = bytes(length)
     assert read_direct(device, len(content)) == content
     freed = before - used(device)
     assert freed >= 8 * MIB - 8 * block, f"{freed} bytes came back"
-    clear(command, device, 0, 32 * MIB)
+    clear(device, 0, 32 * MIB)
     assert not any(read_direct(device, len(content)))
     assert used(device) < MIB
 
@@ -51,15 +50,15 @@ def test_zeroes_over_nothing_take_no_space(volume: VolumeOf) -> None:
     """Without compression written zeroes take space; the edges of a cleared range must not."""
     device = volume(16, volblocksize="16384", compression="off")
     empty = used(device)
-    clear("zero", device, 512, 1024)
-    clear("unmap", device, MIB - 512, 4 * MIB + 1024)
+    clear(device, 512, 1024)
+    clear(device, MIB - 512, 4 * MIB + 1024)
     assert used(device) - empty < 16384
 
 
 def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, report_line: Callable[[str], None]) -> None:
     device = volume(8 << 20, volblocksize="16384")
     write_direct(device, random_blocks(MIB), 4 << 40)
-    seconds = clear("unmap", device, 0, 8 << 40)
+    seconds = clear(device, 0, 8 << 40)
     assert not any(read_direct(device, MIB, 4 << 40))
     report_line(f"8 TiB unmapped in {seconds:.1f} s")
     assert seconds < 60
@@ -73,6 +72,6 @@ def test_clearing_a_gibibyte(volume: VolumeOf, report_line: Callable[[str], None
         write_direct(device, data, offset)
     os.sync()
     full = used(device)
-    seconds = clear("unmap", device, 0, 1024 * MIB)
+    seconds = clear(device, 0, 1024 * MIB)
     assert used(device) < full / 100
     report_line(f"1 GiB at 16K unmapped in {seconds:.2f} s")

@@ -70,7 +70,7 @@ def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None
     # From then on each is independent.
     before = read_direct(source, 16 * MIB)
     write_direct(destination, random_blocks(MIB), 2 * MIB)
-    clear("unmap", destination, 8 * MIB, MIB)
+    clear(destination, 8 * MIB, MIB)
     assert read_direct(source, 16 * MIB) == before
     pool.scrub()
 

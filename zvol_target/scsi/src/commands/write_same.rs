@@ -95,8 +95,8 @@ fn repeat(block: &[u8], buffer: &mut Buffer) {
 }
 
 impl Execution<'_> {
-    /// Makes a range read as zeroes, in steps, and counts it. With `unmap`, whole granules are freed. Not stable before
-    /// [`Execution::make_stable`].
+    /// Makes a range read as zeroes, in steps. With `unmap`, counts the whole granules as unmapped, else all bytes as zeroed. Not
+    /// stable before [`Execution::make_stable`].
     ///
     /// # Errors
     /// The errors of WRITE.
@@ -128,11 +128,7 @@ impl Execution<'_> {
 
     async fn clear_step(&mut self, offset: u64, length: u64, unmap: bool) -> Result<(), Failure> {
         let volume = &self.unit.volume;
-        let cleared = if unmap {
-            volume.unmap(offset, length, Stability::Cached)
-        } else {
-            volume.write_zeroes(offset, length, Stability::Cached)
-        };
+        let cleared = volume.clear(offset, length, Stability::Cached);
         let cleared = self.until_aborted(cleared).await;
         cleared.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
         if unmap {

@@ -83,7 +83,7 @@ fn whole_granules_are_freed_and_all_blocks_read_as_zeroes() {
     after[40 * 512..100 * 512].fill(0);
     after[128 * 512..160 * 512].fill(0);
     assert_eq!(volume.bytes(0, 256 * 512), after);
-    let unmap = |offset, length| Event::Unmap {
+    let unmap = |offset, length| Event::Clear {
         offset,
         length,
         stability: Stability::Cached,
@@ -120,7 +120,7 @@ fn long_ranges_go_in_steps_that_cut_no_granule() {
     let step = 16 << 20;
     let mut at = 100 * 512;
     for event in volume.events() {
-        let Event::Unmap {
+        let Event::Clear {
             offset,
             length,
             stability: Stability::Cached,

@@ -22,12 +22,7 @@ pub(crate) enum Event {
         length: usize,
         stability: Stability,
     },
-    Unmap {
-        offset: u64,
-        length: u64,
-        stability: Stability,
-    },
-    WriteZeroes {
+    Clear {
         offset: u64,
         length: u64,
         stability: Stability,
@@ -173,23 +168,6 @@ impl RamVolume {
         self.state().fault.map_or(Ok(()), |fault| Err(fault()))
     }
 
-    async fn clear(&self, offset: u64, length: u64, unmap: bool) -> Result<(), VolumeError> {
-        self.begin().await?;
-        let range = self.range(offset, length as usize)?;
-        let mut state = self.state();
-        let (start, end) = (
-            range.start.min(state.bytes.len()),
-            range.end.min(state.bytes.len()),
-        );
-        state.bytes[start..end].fill(0);
-        let granule = u64::from(state.granule);
-        if unmap && granule > 0 {
-            let whole = offset.div_ceil(granule)..(offset + length) / granule;
-            state.allocated.retain(|granule| !whole.contains(granule));
-        }
-        Ok(())
-    }
-
     fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, VolumeError> {
         let size_bytes = self.state().geometry.size_bytes;
         let length = length as u64;
@@ -287,32 +265,27 @@ impl Volume for RamVolume {
         self.state().atomic_write_bytes
     }
 
-    fn unmap(
+    fn clear(
         &self,
         offset: u64,
         length: u64,
         stability: Stability,
     ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
         Box::pin(async move {
-            self.clear(offset, length, true).await?;
-            self.state().events.push(Event::Unmap {
-                offset,
-                length,
-                stability,
-            });
-            Ok(())
-        })
-    }
-
-    fn write_zeroes(
-        &self,
-        offset: u64,
-        length: u64,
-        stability: Stability,
-    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
-        Box::pin(async move {
-            self.clear(offset, length, false).await?;
-            self.state().events.push(Event::WriteZeroes {
+            self.begin().await?;
+            let range = self.range(offset, length as usize)?;
+            let mut state = self.state();
+            let (start, end) = (
+                range.start.min(state.bytes.len()),
+                range.end.min(state.bytes.len()),
+            );
+            state.bytes[start..end].fill(0);
+            let granule = u64::from(state.granule);
+            if granule > 0 {
+                let whole = offset.div_ceil(granule)..(offset + length) / granule;
+                state.allocated.retain(|granule| !whole.contains(granule));
+            }
+            state.events.push(Event::Clear {
                 offset,
                 length,
                 stability,

@@ -82,7 +82,7 @@ fn zeroes_are_left_to_the_volume() {
         assert_eq!(
             volume.events(),
             [
-                Event::WriteZeroes {
+                Event::Clear {
                     offset,
                     length,
                     stability
@@ -102,7 +102,7 @@ fn zeroes_are_left_to_the_volume() {
         assert_eq!(
             volume.events(),
             [
-                Event::Unmap {
+                Event::Clear {
                     offset,
                     length,
                     stability
@@ -200,7 +200,7 @@ fn a_thick_unit_writes_zeroes_and_unmaps_nothing() {
     initiator.send(&block_16(0x93, NDOB, 0, 1), &[]);
     assert!(matches!(
         volume.events()[..],
-        [Event::WriteZeroes { .. }, Event::Flush]
+        [Event::Clear { .. }, Event::Flush]
     ));
 }
 

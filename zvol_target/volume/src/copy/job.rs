@@ -94,7 +94,7 @@ impl Job<'_> {
         if length == 0 {
             return Ok(0);
         }
-        let cleared = destination.unmap(step.destination_offset, length, Stability::Cached);
+        let cleared = destination.clear(step.destination_offset, length, Stability::Cached);
         cleared.await.map_err(CopyError::Destination)?;
         report.zeroed_bytes += length;
         if let Some(reason) = reason {

@@ -190,7 +190,7 @@ async fn piece(range: &CopyRange, step: Step) -> Result<Piece, CopyError> {
         let at = offset + run.start as u64;
         let done = if zero {
             piece.zeroed += length;
-            destination.unmap(at, length, Stability::Cached).await
+            destination.clear(at, length, Stability::Cached).await
         } else {
             piece.copied += length;
             let part = Buffer::from(&data[run]);

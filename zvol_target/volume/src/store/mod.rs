@@ -427,16 +427,7 @@ macro_rules! volume_on_store {
                 self.store.granularity()
             }
 
-            fn unmap(
-                &self,
-                offset: u64,
-                length: u64,
-                stability: $crate::Stability,
-            ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
-                Box::pin($crate::growth::clear(self, &self.store, offset, length, stability))
-            }
-
-            fn write_zeroes(
+            fn clear(
                 &self,
                 offset: u64,
                 length: u64,

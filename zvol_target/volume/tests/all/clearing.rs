@@ -44,13 +44,8 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
             (9 * MIB + 3 * block, block),
             (SIZE - MIB, MIB),
         ];
-        for (number, (offset, length)) in ranges.into_iter().enumerate() {
-            let cleared = if number % 2 == 0 {
-                volume.unmap(offset, length, stability).await
-            } else {
-                volume.write_zeroes(offset, length, stability).await
-            };
-            cleared.unwrap();
+        for (offset, length) in ranges {
+            volume.clear(offset, length, stability).await.unwrap();
         }
         only_these_are_zero(volume, &ranges).await;
         volume.flush().await.unwrap();
@@ -61,10 +56,7 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
         );
         // Writing zeroes over zeroes takes no space.
         for (offset, length) in ranges {
-            volume
-                .write_zeroes(offset, length, stability)
-                .await
-                .unwrap();
+            volume.clear(offset, length, stability).await.unwrap();
         }
         volume.flush().await.unwrap();
         assert!(stored(behind) <= left, "{} {left}", stored(behind));
@@ -72,17 +64,17 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
     let granularity = u64::from(volume.unmap_granularity().unwrap());
     assert!(granularity % block == 0);
     // The whole volume in one call.
-    volume.unmap(0, SIZE, Stability::Stable).await.unwrap();
+    volume.clear(0, SIZE, Stability::Stable).await.unwrap();
     only_these_are_zero(volume, &[(0, SIZE)]).await;
     assert!(stored(behind) < MIB);
-    volume.unmap(SIZE, 0, Stability::Stable).await.unwrap();
+    volume.clear(SIZE, 0, Stability::Stable).await.unwrap();
     for (offset, length) in [
         (1, block),
         (SIZE, block),
         (0, SIZE + block),
         (u64::MAX - block + 1, block),
     ] {
-        let refused = volume.unmap(offset, length, Stability::Cached).await;
+        let refused = volume.clear(offset, length, Stability::Cached).await;
         assert!(matches!(refused, Err(VolumeError::OutOfRange { .. })));
     }
 }
@@ -142,7 +134,7 @@ fn a_read_only_volume_is_not_cleared() {
         };
         let volume = open(&path, options);
         assert_eq!(volume.unmap_granularity(), None);
-        let refused = volume.unmap(0, MIB, Stability::Cached).await;
+        let refused = volume.clear(0, MIB, Stability::Cached).await;
         assert!(matches!(refused, Err(VolumeError::ReadOnly)));
     });
 }
@@ -153,7 +145,7 @@ fn the_map_of_a_file_has_exactly_the_written_data() {
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
         let volume = open(&path, OpenOptions::default());
-        volume.unmap(0, SIZE, Stability::Stable).await.unwrap();
+        volume.clear(0, SIZE, Stability::Stable).await.unwrap();
         for offset in [0, 2 * MIB, 3 * MIB, SIZE - MIB] {
             let data = pattern(MIB as usize, 9);
             volume.write(offset, data, Stability::Cached).await.unwrap();

@@ -138,7 +138,7 @@ fn holes_and_zeroes_become_holes() {
         let [source, other] = two(directory.path());
         fill(&*other, 2).await;
         fill(&*source, 1).await;
-        source.unmap(MIB, 4 * MIB, Stability::Stable).await.unwrap();
+        source.clear(MIB, 4 * MIB, Stability::Stable).await.unwrap();
         // Zeroes as data, most of them in whole granules.
         let zeroes = Buffer::zeroed(2 * MIB as usize);
         let write = source.write(8 * MIB + 512, zeroes, Stability::Stable);
@@ -236,7 +236,7 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
 
         // A hole of the source becomes a hole.
         source
-            .unmap(4 * MIB, 4 * MIB, Stability::Stable)
+            .clear(4 * MIB, 4 * MIB, Stability::Stable)
             .await
             .unwrap();
         let (report, _) = check(&range(&source, 0, &other, 0, SIZE)).await;
@@ -278,7 +278,7 @@ fn an_error_says_which_side_and_the_report_how_far() {
         let [source, _] = two(directory.path());
         fill(&*source, 1).await;
         let other = open(&sparse_file(small.0.path(), SIZE), OpenOptions::default());
-        other.unmap(0, SIZE, Stability::Stable).await.unwrap();
+        other.clear(0, SIZE, Stability::Stable).await.unwrap();
         let mut report = CopyReport::default();
         let steps = Recorded::default();
         let whole = range(&source, 0, &other, 0, SIZE);
@@ -376,7 +376,7 @@ fn a_copy_is_cancelled_before_a_step() {
     on_each_engine(async || {
         let [source, other] = two(directory.path());
         fill(&*source, 1).await;
-        other.unmap(0, SIZE, Stability::Stable).await.unwrap();
+        other.clear(0, SIZE, Stability::Stable).await.unwrap();
         let steps = Recorded {
             most: Some(3),
             ..Recorded::default()

@@ -72,7 +72,7 @@ impl Volume for Blocks {
         self.0.unmap_granularity()
     }
 
-    fn unmap(
+    fn clear(
         &self,
         offset: u64,
         length: u64,
@@ -80,7 +80,7 @@ impl Volume for Blocks {
     ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
         Box::pin(async move {
             self.check(offset, length)?;
-            self.0.unmap(offset, length, stability).await
+            self.0.clear(offset, length, stability).await
         })
     }
 
@@ -123,7 +123,7 @@ async fn fill(volume: &dyn Volume, seed: u8, holes: &[Range<u64>]) {
     volume.write(0, data, Stability::Stable).await.unwrap();
     for hole in holes {
         let length = hole.end - hole.start;
-        let unmapped = volume.unmap(hole.start, length, Stability::Stable);
+        let unmapped = volume.clear(hole.start, length, Stability::Stable);
         unmapped.await.unwrap();
     }
 }

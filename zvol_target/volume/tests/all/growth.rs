@@ -32,8 +32,8 @@ async fn exercise(volume: Arc<dyn Volume>) {
     assert!(read.iter().all(|&byte| byte == 0));
     let read = volume.read(MIB, Buffer::new(512)).await.unwrap();
     assert_eq!(read[..], pattern(512, 3)[..]);
-    volume.unmap(MIB, MIB / 2, stable).await.unwrap();
-    volume.unmap(4 * MIB, MIB, stable).await.unwrap();
+    volume.clear(MIB, MIB / 2, stable).await.unwrap();
+    volume.clear(4 * MIB, MIB, stable).await.unwrap();
     volume.set_growth(Growth::Limited(MIB));
     write(0, pattern(MIB as usize, 4)).await.unwrap();
     // Overwrites succeed. A write that needs new space waits for the next grant.
@@ -51,7 +51,7 @@ async fn exercise(volume: Arc<dyn Volume>) {
     assert!(matches!(refused, Err(VolumeError::OutOfSpace)));
     volume.set_growth(Growth::Allowed);
     write(5 * MIB, pattern(MIB as usize, 5)).await.unwrap();
-    volume.unmap(4 * MIB, 2 * MIB, stable).await.unwrap();
+    volume.clear(4 * MIB, 2 * MIB, stable).await.unwrap();
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_device_without_a_map_is_read() {
     let device = LoopDevice::new(&path, 512);
     on_each_engine(|| async {
         let volume = open(&device.0, OpenOptions::default());
-        volume.unmap(0, SIZE, Stability::Stable).await.unwrap();
+        volume.clear(0, SIZE, Stability::Stable).await.unwrap();
         exercise(volume).await;
     });
 }
