@@ -184,58 +184,19 @@ pub enum ConfigurationError {
         "a CHAP secret has at least {SECRET_DISTINCT_BYTES_MIN} different characters; choose it at random"
     )]
     SecretWeak,
-    /// A CHAP secret equals its name.
-    #[error("account \"{0}\": the CHAP secret must not be the name")]
-    SecretIsName(String),
     /// One secret is used for both directions (forbidden by RFC 7143 9.2.1).
     #[error("account \"{0}\": incoming and outgoing CHAP secrets must differ")]
     SecretReused(String),
-    /// A CHAP name is empty, too long, or has a NUL byte.
-    #[error("a CHAP name has 1 to 255 bytes and no NUL")]
-    AccountName,
-    /// Two incoming accounts have one name.
-    #[error("account \"{0}\" occurs twice")]
-    DuplicateAccount(String),
-    /// Two targets have one name.
-    #[error("target {0} occurs twice")]
-    DuplicateTarget(IscsiName),
     /// A target has no port, two ports in one portal group, or the relative target port 0.
     #[error("target {0}: at least one port, each in a different portal group, relative port not 0")]
     Ports(IscsiName),
-    /// An alias is longer than 255 bytes or has a NUL byte.
-    #[error("target {0}: the alias has at most 255 bytes and no NUL")]
-    Alias(IscsiName),
     /// No reactor thread.
     #[error("at least one reactor thread is needed")]
     NoReactor,
 }
 
-fn is_text_value(text: &str) -> bool {
-    text.len() <= 255 && !text.contains('\0')
-}
-
 impl Authentication {
     pub(crate) fn validate(&self) -> Result<(), ConfigurationError> {
-        for account in self.incoming.iter().chain(&self.outgoing) {
-            if account.name.is_empty() || !is_text_value(&account.name) {
-                return Err(ConfigurationError::AccountName);
-            }
-            if account
-                .secret
-                .expose()
-                .eq_ignore_ascii_case(account.name.as_bytes())
-            {
-                return Err(ConfigurationError::SecretIsName(account.name.clone()));
-            }
-        }
-        let mut names = HashSet::new();
-        if let Some(twice) = self
-            .incoming
-            .iter()
-            .find(|account| !names.insert(&account.name))
-        {
-            return Err(ConfigurationError::DuplicateAccount(twice.name.clone()));
-        }
         let reused = self.incoming.iter().find(|account| {
             self.outgoing
                 .as_ref()
@@ -263,13 +224,6 @@ impl TargetDefinition {
             || self.ports.iter().any(no_relative_port)
         {
             return Err(ConfigurationError::Ports(self.name.clone()));
-        }
-        if self
-            .alias
-            .as_deref()
-            .is_some_and(|alias| !is_text_value(alias))
-        {
-            return Err(ConfigurationError::Alias(self.name.clone()));
         }
         self.authentication.validate()
     }
@@ -328,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_checked() {
+    fn a_secret_is_for_one_direction() {
         let valid = Authentication {
             incoming: vec![
                 account("a", b"secret number one"),
@@ -337,27 +291,12 @@ mod tests {
             outgoing: Some(account("a", b"secret number three")),
         };
         assert_eq!(valid.validate(), Ok(()));
-        let mut twice = valid.clone();
-        twice.incoming[1].name = "a".into();
-        assert_eq!(
-            twice.validate(),
-            Err(ConfigurationError::DuplicateAccount("a".into()))
-        );
-        let mut reused = valid.clone();
+        let mut reused = valid;
         reused.outgoing = Some(account("c", b"secret number two"));
         assert_eq!(
             reused.validate(),
             Err(ConfigurationError::SecretReused("b".into()))
         );
-        let mut named = valid.clone();
-        named.incoming[0] = account("Storage-Host-17", b"storage-host-17");
-        assert_eq!(
-            named.validate(),
-            Err(ConfigurationError::SecretIsName("Storage-Host-17".into()))
-        );
-        let mut nameless = valid;
-        nameless.outgoing = Some(account("", b"secret number three"));
-        assert_eq!(nameless.validate(), Err(ConfigurationError::AccountName));
         let outgoing_only = Authentication {
             incoming: Vec::new(),
             outgoing: Some(account("c", b"secret number two")),

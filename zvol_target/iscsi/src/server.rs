@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The interface of the server. All methods can be called at any time, from any thread.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -253,19 +252,12 @@ impl Server {
     }
 }
 
-/// Checks targets for [`Server::set_targets`].
+/// Checks targets for [`Server::set_targets`], except names and texts: their owner checks those.
 ///
 /// # Errors
 /// The errors of [`Server::set_targets`].
 pub fn check_targets(targets: &[TargetDefinition]) -> Result<(), ConfigurationError> {
-    let mut names = HashSet::with_capacity(targets.len());
-    for target in targets {
-        target.validate()?;
-        if !names.insert(&target.name) {
-            return Err(ConfigurationError::DuplicateTarget(target.name.clone()));
-        }
-    }
-    Ok(())
+    targets.iter().try_for_each(TargetDefinition::validate)
 }
 
 /// Checks accounts for [`Server::set_discovery_authentication`].
