@@ -401,13 +401,11 @@ impl Device {
         {
             return Addressed::Fenced;
         }
-        let arrived_at = Instant::now();
         let task = TaskSet::enter(
             UnitTasks(Arc::clone(unit)),
             nexus.id,
             command.identifier,
             command.attribute,
-            arrived_at,
         );
         task.map_or(Addressed::TaskSetFull, |task| {
             Addressed::Admitted(Admitted {
@@ -417,7 +415,7 @@ impl Device {
                 offloads: inventory.offloads(&nexus),
                 nexus,
                 task,
-                arrived_at,
+                arrived_at: Instant::now(),
             })
         })
     }

@@ -86,8 +86,7 @@ pub(crate) async fn execute(
             counters.count_offloaded(&offloaded);
         }
     };
-    let now = Instant::now();
-    let result = match (task.finish(now), result) {
+    let result = match (task.finish(), result) {
         (None, Ok(reply)) => Ok(reply),
         (None, Err(Failure::Check(sense))) => Err(Ending::Check(sense)),
         (None, Err(Failure::ReservationConflict)) => Err(Ending::ReservationConflict),
@@ -113,7 +112,7 @@ pub(crate) async fn execute(
                 Err(Ending::Check(sense)) => Some(sense.key),
                 Ok(_) | Err(Ending::ReservationConflict) => None,
             },
-            elapsed: now.saturating_duration_since(arrived_at),
+            elapsed: arrived_at.elapsed(),
         },
     });
     Outcome::Completed(completion(result, data_out_required, unit.sense_format()))

@@ -13,7 +13,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -126,16 +125,16 @@ impl<S: AsRef<TaskSet>> EnteredTask<S> {
     /// Removes the task from the set. Returns how it was aborted before, if it was.
     ///
     /// From here on, no task management function finds it, so a status may be reported.
-    pub(crate) fn finish(mut self, now: Instant) -> Option<Abort> {
+    pub(crate) fn finish(mut self) -> Option<Abort> {
         self.left = true;
-        self.set.as_ref().leave(&self.task, now)
+        self.set.as_ref().leave(&self.task)
     }
 }
 
 impl<S: AsRef<TaskSet>> Drop for EnteredTask<S> {
     fn drop(&mut self) {
         if !self.left {
-            self.set.as_ref().leave(&self.task, Instant::now());
+            self.set.as_ref().leave(&self.task);
         }
     }
 }
@@ -220,41 +219,14 @@ struct Fence {
     host: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sets {
     next_sequence: u64,
-    tasks: usize,
     by_nexus: BTreeMap<u64, Members>,
     fences: Vec<Fence>,
-    /// Total time without tasks, up to the last time with tasks.
-    idle: Duration,
-    /// When the last task left.
-    idle_from: Instant,
-}
-
-impl Default for Sets {
-    fn default() -> Self {
-        Self {
-            next_sequence: 0,
-            tasks: 0,
-            by_nexus: BTreeMap::new(),
-            fences: Vec::new(),
-            idle: Duration::ZERO,
-            idle_from: Instant::now(),
-        }
-    }
 }
 
 impl Sets {
-    fn idle(&self, now: Instant) -> Duration {
-        if self.tasks > 0 {
-            self.idle
-        } else {
-            // The order in which threads take the lock differs from the order of their clock readings.
-            self.idle + now.saturating_duration_since(self.idle_from)
-        }
-    }
-
     /// The set of the nexus. Its empty set remains for the next task; empty sets of others are removed when a new one is created.
     fn of_nexus(&mut self, nexus: u64) -> &mut Members {
         if !self.by_nexus.contains_key(&nexus) {
@@ -281,15 +253,12 @@ impl TaskSet {
         nexus: u64,
         identifier: u64,
         attribute: TaskAttribute,
-        now: Instant,
     ) -> Option<EnteredTask<S>> {
         let task = {
             let mut sets = lock(&set.as_ref().sets);
             if sets.of_nexus(nexus).tasks.len() >= MAXIMUM_TASKS {
                 return None;
             }
-            sets.idle = sets.idle(now);
-            sets.tasks += 1;
             let sequence = sets.next_sequence;
             sets.next_sequence += 1;
             let members = sets.of_nexus(nexus);
@@ -314,11 +283,6 @@ impl TaskSet {
             task,
             left: false,
         })
-    }
-
-    /// Time for which the logical unit has had no tasks.
-    pub(crate) fn idle(&self, now: Instant) -> Duration {
-        lock(&self.sets).idle(now)
     }
 
     /// Aborts the tasks for which `how(nexus, identifier)` returns a value. Waiting tasks end at once, tasks in an operation of
@@ -405,12 +369,8 @@ impl TaskSet {
     }
 
     /// Removes the task, enables tasks that waited for it, and returns how it was aborted, if it was. Called once for each task.
-    fn leave(&self, task: &Task, now: Instant) -> Option<Abort> {
+    fn leave(&self, task: &Task) -> Option<Abort> {
         let mut sets = lock(&self.sets);
-        sets.tasks -= 1;
-        if sets.tasks == 0 {
-            sets.idle_from = now;
-        }
         if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
             members.leave(task);
         }
@@ -446,8 +406,8 @@ impl AbortedTasks {
 mod tests {
     use super::*;
 
-    fn enter(set: &Arc<TaskSet>, nexus: u64, now: Instant) -> EnteredTask<Arc<TaskSet>> {
-        TaskSet::enter(Arc::clone(set), nexus, 1, TaskAttribute::Simple, now).unwrap()
+    fn enter(set: &Arc<TaskSet>, nexus: u64) -> EnteredTask<Arc<TaskSet>> {
+        TaskSet::enter(Arc::clone(set), nexus, 1, TaskAttribute::Simple).unwrap()
     }
 
     impl AsRef<TaskSet> for TaskSet {
@@ -457,31 +417,11 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_the_time_without_tasks() {
-        let set = Arc::new(TaskSet::default());
-        let begin = lock(&set.sets).idle_from;
-        let at = |seconds| begin + Duration::from_secs(seconds);
-        let idle = |now| set.idle(at(now)).as_secs();
-        assert_eq!(idle(3), 3);
-        let first = enter(&set, 1, at(10));
-        let second = enter(&set, 2, at(20));
-        assert_eq!(first.finish(at(30)), None);
-        assert_eq!(idle(35), 10);
-        assert_eq!(second.finish(at(40)), None);
-        assert_eq!(idle(45), 15);
-        // Earlier than the end of the last task, by the clock.
-        let third = enter(&set, 1, at(39));
-        assert_eq!(idle(50), 10);
-        drop(third);
-    }
-
-    #[test]
     fn sets_of_lost_nexuses_are_removed() {
         let set = Arc::new(TaskSet::default());
-        let now = Instant::now();
-        let staying = enter(&set, 0, now);
+        let staying = enter(&set, 0);
         for nexus in 1..100 {
-            assert_eq!(enter(&set, nexus, now).finish(now), None);
+            assert_eq!(enter(&set, nexus).finish(), None);
         }
         assert_eq!(lock(&set.sets).by_nexus.len(), 2);
         drop(staying);

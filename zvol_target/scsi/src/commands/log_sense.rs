@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! LOG SENSE (SPC-5).
 
-use std::time::{Duration, Instant};
-
 use crate::execution::{Execution, Reply};
 use crate::provisioning::{Resource, SpaceFigures, threshold_sets};
 use crate::sense::Sense;
-use crate::statistics::{Family, FamilyStatistics, Statistics};
+use crate::statistics::{Family, FamilyStatistics};
 
 /// PAGE CODE and SUBPAGE CODE.
 type PageCode = (u8, u8);
@@ -17,18 +15,16 @@ const WRITE_ERROR_COUNTERS: PageCode = (0x02, 0x00);
 const READ_ERROR_COUNTERS: PageCode = (0x03, 0x00);
 const VERIFY_ERROR_COUNTERS: PageCode = (0x05, 0x00);
 const LOGICAL_BLOCK_PROVISIONING: PageCode = (0x0c, 0x00);
-const GENERAL_STATISTICS_AND_PERFORMANCE: PageCode = (0x19, 0x00);
 const INFORMATIONAL_EXCEPTIONS: PageCode = (0x2f, 0x00);
 
 /// Every page, in ascending order.
-const PAGES: [PageCode; 8] = [
+const PAGES: [PageCode; 7] = [
     SUPPORTED_LOG_PAGES,
     SUPPORTED_LOG_PAGES_AND_SUBPAGES,
     WRITE_ERROR_COUNTERS,
     READ_ERROR_COUNTERS,
     VERIFY_ERROR_COUNTERS,
     LOGICAL_BLOCK_PROVISIONING,
-    GENERAL_STATISTICS_AND_PERFORMANCE,
     INFORMATIONAL_EXCEPTIONS,
 ];
 
@@ -99,11 +95,6 @@ fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8
             let figures = execution.unit.space.figures().unwrap_or_default();
             logical_block_provisioning(figures)
         }
-        GENERAL_STATISTICS_AND_PERFORMANCE => {
-            let block_bytes = u64::from(execution.unit.capacity().block_bytes());
-            let idle = execution.unit.tasks.idle(Instant::now());
-            general_statistics(&statistics, block_bytes, idle)
-        }
         _ => vec![informational_exceptions()],
     };
     let parameters: Vec<_> = all
@@ -124,11 +115,8 @@ type Parameter = (u16, Vec<u8>);
 const COUNTER: u8 = 0x20 | 0b10;
 const BINARY_LIST: u8 = 0x20 | 0b11;
 
-fn parameter(code: u16, control: u8, values: &[u64]) -> Parameter {
-    // At most 64 bytes.
-    let mut bytes = vec![control, (values.len() * 8) as u8];
-    bytes.extend(values.iter().flat_map(|value| value.to_be_bytes()));
-    (code, bytes)
+fn counter(code: u16, value: u64) -> Parameter {
+    (code, [&[COUNTER, 8][..], &value.to_be_bytes()].concat())
 }
 
 /// Error counters of a family. ZFS does not report corrected errors, so those counters are omitted.
@@ -136,35 +124,8 @@ fn error_counters(family: &FamilyStatistics) -> Vec<Parameter> {
     const TOTAL_BYTES_PROCESSED: u16 = 0x0005;
     const TOTAL_UNCORRECTED_ERRORS: u16 = 0x0006;
     vec![
-        parameter(TOTAL_BYTES_PROCESSED, COUNTER, &[family.bytes]),
-        parameter(TOTAL_UNCORRECTED_ERRORS, COUNTER, &[family.medium_errors]),
-    ]
-}
-
-/// General Access Statistics and Performance, Idle Time, and the unit of their intervals: one microsecond. Weights are not used,
-/// so the weighted values are zero.
-fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration) -> Vec<Parameter> {
-    const GENERAL_ACCESS: u16 = 0x0001;
-    const IDLE_TIME: u16 = 0x0002;
-    const TIME_INTERVAL: u16 = 0x0003;
-    /// 1 x 10^-6 seconds: the negative exponent in the upper half, the integer in the lower.
-    const MICROSECOND: u64 = (6 << 32) | 1;
-    let [read, write] = [Family::Read, Family::Write].map(|family| &statistics[family]);
-    let values = [
-        read.operations,
-        write.operations,
-        write.bytes / block_bytes,
-        read.bytes / block_bytes,
-        read.latency.total_microseconds,
-        write.latency.total_microseconds,
-        0,
-        0,
-    ];
-    let idle_microseconds = u64::try_from(idle.as_micros()).unwrap_or(u64::MAX);
-    vec![
-        parameter(GENERAL_ACCESS, COUNTER, &values),
-        parameter(IDLE_TIME, COUNTER, &[idle_microseconds]),
-        parameter(TIME_INTERVAL, BINARY_LIST, &[MICROSECOND]),
+        counter(TOTAL_BYTES_PROCESSED, family.bytes),
+        counter(TOTAL_UNCORRECTED_ERRORS, family.medium_errors),
     ]
 }
 
