@@ -280,8 +280,6 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
         &[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     service_action(Operation::PersistentReserveOut(ServiceAction::RegisterAndIgnoreExistingKey), Family::Reservation,
         &[0x5f, 0x06, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
-    service_action(Operation::PersistentReserveOut(ServiceAction::RegisterAndMove), Family::Reservation,
-        &[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     service_action(Operation::ExtendedCopy, Family::ExtendedCopy,
         &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
     service_action(Operation::PopulateToken, Family::Token,

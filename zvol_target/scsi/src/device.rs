@@ -316,16 +316,6 @@ impl Device {
         nexuses.map(|counted| Arc::clone(&counted.nexus)).collect()
     }
 
-    /// Initiator ports of an initiator device that have a nexus.
-    pub(crate) fn initiator_ports(&self, initiator_device: &str) -> Vec<String> {
-        let inventory = self.read();
-        let nexuses = inventory.nexuses().map(|counted| &counted.nexus);
-        nexuses
-            .filter(|nexus| nexus.initiator_device == initiator_device)
-            .map(|nexus| nexus.initiator_port.clone())
-            .collect()
-    }
-
     /// Relative target port identifiers of all ports, including the port of the nexus.
     pub(crate) fn relative_target_ports(&self, nexus: &Nexus) -> BTreeSet<u16> {
         let inventory = self.read();
@@ -334,11 +324,6 @@ impl Device {
             .map(|port| port.relative_target_port)
             .chain([nexus.relative_target_port])
             .collect()
-    }
-
-    /// Whether a host may use the unit at a number.
-    pub(crate) fn permits(&self, number: u16, initiator_device: &str) -> bool {
-        self.read().permits(number, initiator_device)
     }
 
     /// Whether a host may still log in and use the unit at a number.

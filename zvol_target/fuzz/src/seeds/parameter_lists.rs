@@ -103,8 +103,6 @@ pub fn persistent_reserve_out() -> Seeds {
         [&[4, service_action, kind, keys, 0], AS_IT_IS.as_slice()].concat()
     };
     let register = [first(0, 0, 0x10), other(6, 0, 0x20)].concat();
-    let moved = [&[0, 7, 0, 0x31, 3, 1, 1], AS_IT_IS.as_slice()].concat();
-    let many = [&[0, 0, 0, 0x10, 8, 2, 1, 5], AS_IT_IS.as_slice()].concat();
     let mut seeds = vec![
         ("register", input(false, &[&register, &first(0, 0, 1)])),
         (
@@ -123,11 +121,6 @@ pub fn persistent_reserve_out() -> Seeds {
             "preempt_and_abort",
             input(false, &[&register, &first(1, 3, 1), &other(5, 3, 0x12)]),
         ),
-        (
-            "register_and_move",
-            input(false, &[&register, &first(1, 1, 1), &moved]),
-        ),
-        ("specified_ports", input(false, &[&many])),
     ];
     for (name, kind) in [("all_registrants_write", 7), ("all_registrants", 8)] {
         seeds.push((

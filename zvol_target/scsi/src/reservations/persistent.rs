@@ -17,20 +17,11 @@ pub struct RegisteredNexus {
 /// Separator of initiator device name and ISID in the name of an initiator port (RFC 7143 4.4.2).
 const SEPARATOR: &str = ",i,0x";
 
-/// Initiator device name of a port.
-pub(crate) fn device_of(initiator_port: &str) -> &str {
-    let split = initiator_port.rsplit_once(SEPARATOR);
-    split.map_or(initiator_port, |(device, _)| device)
-}
-
 impl RegisteredNexus {
-    pub(crate) fn initiator_device(&self) -> &str {
-        device_of(&self.initiator_port)
-    }
-
     /// Whether the initiator port belongs to this initiator device.
     pub(crate) fn is_of(&self, initiator_device: &str) -> bool {
-        self.initiator_device() == initiator_device
+        let split = self.initiator_port.rsplit_once(SEPARATOR);
+        split.map_or(self.initiator_port.as_str(), |(device, _)| device) == initiator_device
     }
 }
 
@@ -101,8 +92,8 @@ impl ReservationType {
     }
 }
 
-/// Limit of registrations of one logical unit: 128 hosts with eight nexuses each. Without it, one host could fill the memory with
-/// `SPEC_I_PT`.
+/// Limit of registrations of one logical unit: 128 hosts with eight nexuses each. Without it, one host could fill the memory: a
+/// registration outlives its session.
 pub const MAXIMUM_REGISTRATIONS: usize = 1024;
 
 /// A persistent reservation of the whole logical unit, the only supported scope.

@@ -70,7 +70,6 @@ pub(crate) fn read_full_status(execution: &Execution) -> Result<Reply, Sense> {
 /// REPORT CAPABILITIES.
 pub(crate) fn report_capabilities(execution: &Execution) -> Result<Reply, Sense> {
     const CRH: u8 = 0x10;
-    const SIP_C: u8 = 0x08;
     const ATP_C: u8 = 0x04;
     const PTPL_C: u8 = 0x01;
     const TMV: u8 = 0x80;
@@ -83,7 +82,7 @@ pub(crate) fn report_capabilities(execution: &Execution) -> Result<Reply, Sense>
         types[usize::from(kind as u8 / 8)] |= 1 << (kind as u8 % 8);
     }
     let [low, high] = types;
-    let mut data = [0, 8, CRH | SIP_C | ATP_C, TMV, low, high, 0, 0];
+    let mut data = [0, 8, CRH | ATP_C, TMV, low, high, 0, 0];
     if storable {
         data[2] |= PTPL_C;
     }

@@ -4,12 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::notify;
-use super::parameter_list::{
-    APTPL_AT, BASIC_LENGTH, Basic, LENGTH_ERROR, MAXIMUM_LENGTH, RegisterAndMove,
-};
+use super::parameter_list::{LENGTH, LENGTH_ERROR, NOT_PERSISTENT, ParameterList};
 use super::persistent::{PersistentReservations, RegisteredNexus};
-use super::service_actions::{Consequences, Move, Registration, ScopeAndType};
-use super::transport_id::TransportId;
+use super::service_actions::{Consequences, Registration, ScopeAndType};
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::router::NOT_READY;
@@ -26,7 +23,6 @@ pub(crate) enum ServiceAction {
     Preempt,
     PreemptAndAbort,
     RegisterAndIgnoreExistingKey,
-    RegisterAndMove,
 }
 
 /// A service action with its parameters, checked as far as possible without the registrations.
@@ -35,15 +31,6 @@ enum Request {
         existing_key: Option<u64>,
         new_key: u64,
         others: BTreeSet<RegisteredNexus>,
-        /// `SPEC_I_PT`: only for a nexus that is not registered.
-        for_newcomers: bool,
-        persists: bool,
-    },
-    Move {
-        key: u64,
-        new_key: u64,
-        to: RegisteredNexus,
-        unregister: bool,
         persists: bool,
     },
     WithKey {
@@ -64,12 +51,12 @@ pub(crate) async fn persistent_reserve_out(
     action: ServiceAction,
 ) -> Result<Reply, Failure> {
     let length = execution.cdb.u32(5);
-    if (length as usize) < BASIC_LENGTH || length > MAXIMUM_LENGTH {
+    if length < LENGTH {
         return Err(LENGTH_ERROR.into());
     }
     execution.data_out_required = u64::from(length);
-    let list = execution.receive(length).await?;
-    let request = parse(execution, action, &list)?;
+    let list = execution.receive(LENGTH).await?;
+    let request = parse(execution, action, &ParameterList::parse(&list, length)?)?;
     let unit = execution.unit;
     let reservations = unit.reservations().ok_or(NOT_READY)?;
     let task = execution.task;
@@ -115,32 +102,15 @@ pub(crate) async fn persistent_reserve_out(
     Ok(Reply::default())
 }
 
-fn parse(execution: &Execution, action: ServiceAction, list: &[u8]) -> Result<Request, Sense> {
-    let storable = execution.unit.reservation_store().is_some();
-    let check_persists = |persists, at| {
-        if persists && !storable {
-            Err(Sense::invalid_field_in_parameter_list(at, Some(0)))
-        } else {
-            Ok(())
-        }
-    };
-    if action == ServiceAction::RegisterAndMove {
-        let list = RegisterAndMove::parse(list)?;
-        check_persists(list.persists, RegisterAndMove::APTPL_AT)?;
-        return Ok(Request::Move {
-            key: list.key,
-            new_key: list.service_action_key,
-            unregister: list.unregister,
-            persists: list.persists,
-            to: destination(execution, list)?,
-        });
-    }
-    let list = Basic::parse(list)?;
+fn parse(
+    execution: &Execution,
+    action: ServiceAction,
+    list: &ParameterList,
+) -> Result<Request, Sense> {
     let existing_key = match action {
         ServiceAction::Register => Some(list.key),
         ServiceAction::RegisterAndIgnoreExistingKey => None,
         _ => {
-            refuse_initiator_ports(&list)?;
             return Ok(Request::WithKey {
                 action,
                 key: list.key,
@@ -148,90 +118,40 @@ fn parse(execution: &Execution, action: ServiceAction, list: &[u8]) -> Result<Re
             });
         }
     };
-    if existing_key.is_none() {
-        refuse_initiator_ports(&list)?;
+    if list.persists && execution.unit.reservation_store().is_none() {
+        return Err(NOT_PERSISTENT);
     }
-    check_persists(list.persists, APTPL_AT)?;
+    let others = if list.all_target_ports {
+        other_target_ports(execution)
+    } else {
+        BTreeSet::new()
+    };
     Ok(Request::Register {
         existing_key,
         new_key: list.service_action_key,
-        others: others(execution, &list)?,
-        for_newcomers: list.initiator_ports.is_some(),
+        others,
         persists: list.persists,
     })
 }
 
-/// `SPEC_I_PT` where it is not allowed.
-const NO_INITIATOR_PORTS: Sense = Sense::invalid_field_in_parameter_list(APTPL_AT, Some(3));
-
-fn refuse_initiator_ports(list: &Basic) -> Result<(), Sense> {
-    if list.initiator_ports.is_some() {
-        return Err(NO_INITIATOR_PORTS);
-    }
-    Ok(())
-}
-
-/// Destination of a REGISTER AND MOVE: a nexus of another host that may use the unit, at an existing port.
-fn destination(execution: &Execution, list: RegisterAndMove) -> Result<RegisteredNexus, Sense> {
-    let invalid = |at| Sense::invalid_field_in_parameter_list(at, None);
-    let to = RegisteredNexus {
-        initiator_port: list.initiator_port,
-        relative_target_port: list.relative_target_port,
-    };
-    let ports = execution.device.relative_target_ports(execution.nexus);
-    if !ports.contains(&to.relative_target_port) {
-        return Err(invalid(RegisterAndMove::RELATIVE_TARGET_PORT_AT));
-    }
-    let device = execution.device;
-    if to == RegisteredNexus::from(execution.nexus)
-        || !device.permits(execution.number, to.initiator_device())
-    {
-        return Err(invalid(RegisterAndMove::TRANSPORT_ID_AT));
-    }
-    Ok(to)
-}
-
-/// The nexuses of `SPEC_I_PT` and `ALL_TG_PT`, in addition to the sender.
-fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexus>, Sense> {
-    let &Execution {
-        device,
-        number,
-        nexus,
-        ..
-    } = execution;
-    let caller = RegisteredNexus::from(nexus);
-    let mut initiator_ports = BTreeSet::from([caller.initiator_port.clone()]);
-    for (id, at) in list.initiator_ports.iter().flatten() {
-        let named = match id {
-            TransportId::Port(port) => vec![port.clone()],
-            // Every known port of the host (SPC-5 6.17.3).
-            TransportId::Device(name) => device.initiator_ports(name),
-        };
-        let permitted = |port: &str| device.permits(number, super::persistent::device_of(port));
-        if named.is_empty() || !named.iter().all(|port| permitted(port)) {
-            return Err(Sense::invalid_field_in_parameter_list(*at, None));
-        }
-        initiator_ports.extend(named);
-    }
-    let target_ports = if list.all_target_ports {
-        device.relative_target_ports(nexus)
-    } else {
-        BTreeSet::from([nexus.relative_target_port])
-    };
-    let all = initiator_ports.iter().flat_map(|initiator_port| {
-        let target_ports = target_ports.iter();
-        target_ports.map(|&relative_target_port| RegisteredNexus {
-            initiator_port: initiator_port.clone(),
-            relative_target_port,
-        })
+/// The sender's initiator port at the other target ports.
+fn other_target_ports(execution: &Execution) -> BTreeSet<RegisteredNexus> {
+    let nexus = execution.nexus;
+    let ports = execution.device.relative_target_ports(nexus);
+    let others = ports
+        .into_iter()
+        .filter(|&port| port != nexus.relative_target_port);
+    let others = others.map(|relative_target_port| RegisteredNexus {
+        initiator_port: nexus.initiator_port.clone(),
+        relative_target_port,
     });
-    Ok(all.filter(|nexus| *nexus != caller).collect())
+    others.collect()
 }
 
 impl Request {
     fn persists(&self) -> Option<bool> {
         match self {
-            Self::Register { persists, .. } | Self::Move { persists, .. } => Some(*persists),
+            Self::Register { persists, .. } => Some(*persists),
             Self::WithKey { .. } => None,
         }
     }
@@ -248,35 +168,13 @@ impl Request {
                 existing_key,
                 new_key,
                 others,
-                for_newcomers,
                 ..
-            } => {
-                let is_registered = state.registrations.contains_key(&nexus);
-                let consequences = state.register(&Registration {
-                    nexus: &nexus,
-                    others,
-                    existing_key: *existing_key,
-                    new_key: *new_key,
-                })?;
-                if *for_newcomers && is_registered {
-                    return Err(NO_INITIATOR_PORTS.into());
-                }
-                Ok(consequences)
-            }
-            Self::Move {
-                key,
-                new_key,
-                to,
-                unregister,
-                ..
-            } => {
-                let destination = Move {
-                    to,
-                    new_key: *new_key,
-                    unregister: *unregister,
-                };
-                state.register_and_move(&nexus, *key, &destination)
-            }
+            } => state.register(&Registration {
+                nexus: &nexus,
+                others,
+                existing_key: *existing_key,
+                new_key: *new_key,
+            }),
             Self::WithKey {
                 action,
                 key,

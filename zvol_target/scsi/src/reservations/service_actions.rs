@@ -50,22 +50,12 @@ impl ScopeAndType {
 pub(super) struct Registration<'a> {
     /// The nexus that sent it.
     pub(super) nexus: &'a RegisteredNexus,
-    /// The same initiator port at other target ports (`ALL_TG_PT`), and other initiator ports (`SPEC_I_PT`).
+    /// The same initiator port at other target ports (`ALL_TG_PT`).
     pub(super) others: &'a BTreeSet<RegisteredNexus>,
     /// The key that it claims to have; `None`: not checked.
     pub(super) existing_key: Option<u64>,
     /// The new key; zero to unregister.
     pub(super) new_key: u64,
-}
-
-/// Destination of REGISTER AND MOVE.
-#[derive(Debug)]
-pub(super) struct Move<'a> {
-    pub(super) to: &'a RegisteredNexus,
-    /// New key of that nexus.
-    pub(super) new_key: u64,
-    /// UNREG: unregister the sender.
-    pub(super) unregister: bool,
 }
 
 impl PersistentReservations {
@@ -236,43 +226,6 @@ impl PersistentReservations {
             attentions: attentions.into_iter().chain(preempted).collect(),
             preempted: gone,
             counts: true,
-        })
-    }
-
-    /// # Errors
-    /// RESERVATION CONFLICT for a nexus without this key, or that is not the single holder; INVALID FIELD IN PARAMETER LIST;
-    /// INSUFFICIENT REGISTRATION RESOURCES.
-    pub(super) fn register_and_move(
-        &mut self,
-        nexus: &RegisteredNexus,
-        key: u64,
-        destination: &Move,
-    ) -> Result<Consequences, Failure> {
-        self.require_key(nexus, key)?;
-        let Some(PersistentReservation {
-            holder: Some(holder),
-            ..
-        }) = &mut self.reservation
-        else {
-            return Err(Failure::ReservationConflict);
-        };
-        if holder != nexus {
-            return Err(Failure::ReservationConflict);
-        }
-        if destination.new_key == 0 {
-            let at = SERVICE_ACTION_RESERVATION_KEY_AT;
-            return Err(Sense::invalid_field_in_parameter_list(at, None).into());
-        }
-        holder.clone_from(destination.to);
-        self.registrations
-            .insert(destination.to.clone(), destination.new_key);
-        if destination.unregister {
-            self.registrations.remove(nexus);
-        }
-        self.check_room()?;
-        Ok(Consequences {
-            counts: true,
-            ..Consequences::default()
         })
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: host and disk, service action, scope and type, keys, flags, additional parameter data, and the changes of the list.
+//! A step: host and disk, service action, scope and type, keys, flags, and the changes of the list.
 
 use scsi::sam::Status;
 
@@ -9,13 +9,10 @@ use crate::input::Input;
 
 const REGISTER: u8 = 0x00;
 const REGISTER_AND_IGNORE_EXISTING_KEY: u8 = 0x06;
-const REGISTER_AND_MOVE: u8 = 0x07;
 /// Bytes of the basic parameter list.
 const BASIC_BYTES: usize = 24;
-/// `SPEC_I_PT`
-const SPECIFY_INITIATOR_PORTS: u8 = 0x08;
-/// More than two hosts with two ports each, and the `TransportIDs` of one input, can have.
-const MOST_REGISTRATIONS: usize = 512;
+/// More than two hosts with two ports each have.
+const MOST_REGISTRATIONS: usize = 8;
 
 pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     let what = input.byte();
@@ -29,23 +26,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     let mut list = Vec::new();
     list.extend(key.to_be_bytes());
     list.extend(action_key.to_be_bytes());
-    list.extend([0; 4]);
-    if service_action == REGISTER_AND_MOVE {
-        list.extend([0, flags & 3, 0, input.byte() & 3]);
-        let transport = transport_id(input);
-        list.extend((transport.len() as u32).to_be_bytes());
-        list[16..20].fill(0);
-        list.extend(transport);
-    } else {
-        list.extend([flags, 0, 0, 0]);
-        if flags & SPECIFY_INITIATOR_PORTS != 0 {
-            let transports: Vec<u8> = (0..input.byte() & 3)
-                .flat_map(|_| transport_id(input))
-                .collect();
-            list.extend((transports.len() as u32).to_be_bytes());
-            list.extend(transports);
-        }
-    }
+    list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
     let changed = tamper(&mut list, input);
     let said = match input.byte() {
         0 => list.len() as u32,
@@ -66,23 +47,6 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         assert!(keys.contains(&action_key), "GOOD, but not registered");
     }
     well_formed(rig, host, disk);
-}
-
-/// An iSCSI `TransportID` (SPC-5 7.6.4.6) of a host or an unknown name, as device or port.
-fn transport_id(input: &mut Input) -> Vec<u8> {
-    let what = input.byte();
-    let mut name = format!("iqn.2026-11.example:host{}", what & 3);
-    let port = what & 4 != 0;
-    if port {
-        name.push_str(&format!(",i,0x40000001{:04x}", what >> 4));
-    }
-    let mut bytes = name.into_bytes();
-    bytes.push(0);
-    bytes.resize(bytes.len().next_multiple_of(4).max(20), 0);
-    let mut transport = vec![if port { 0x45 } else { 0x05 }, 0];
-    transport.extend((bytes.len() as u16).to_be_bytes());
-    transport.extend(bytes);
-    transport
 }
 
 fn persistent_reserve_in(rig: &mut Rig, host: usize, disk: usize, service_action: u8) -> Vec<u8> {

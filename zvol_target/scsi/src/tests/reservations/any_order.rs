@@ -6,10 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::Initiator;
-use super::{
-    ALL_TG_PT, ALL_TYPES, APTPL, REGISTER_AND_MOVE, RESERVE, Stored, UNREG, list, ports, through,
-    with_store,
-};
+use super::{ALL_TG_PT, ALL_TYPES, APTPL, RESERVE, Stored, list, ports, through, with_store};
 use crate::sam::Status;
 
 /// Request of one of three hosts: host number, service action, type, key, other key, flags.
@@ -39,11 +36,7 @@ proptest! {
         for (host, action, kind, key, other, flags) in requests {
             let host = &hosts[host];
             let before = unit.persistent_reservations().unwrap();
-            let status = if action == REGISTER_AND_MOVE {
-                host.move_to(key, other, flags & UNREG, 3, hosts[0].port()).status
-            } else {
-                host.send_out(action, kind, &list(key, other, flags)).status
-            };
+            let status = host.send_out(action, kind, &list(key, other, flags)).status;
             let after = unit.persistent_reservations().unwrap();
             prop_assert_eq!(after.check(), Ok(()));
             if status != Status::Good {

@@ -34,16 +34,11 @@ const PREEMPT_AND_ABORT: u8 = 0x05;
 
 const REGISTER_AND_IGNORE: u8 = 0x06;
 
-const REGISTER_AND_MOVE: u8 = 0x07;
-
 const SPEC_I_PT: u8 = 0x08;
 
 const ALL_TG_PT: u8 = 0x04;
 
 const APTPL: u8 = 0x01;
-
-/// Flag of REGISTER AND MOVE.
-const UNREG: u8 = 0x02;
 
 const WE: u8 = 0x1;
 
@@ -90,8 +85,7 @@ fn list(key: u64, new_key: u64, flags: u8) -> Vec<u8> {
 
 fn transport_id(name: &str) -> Vec<u8> {
     let length = (name.len() + 1).next_multiple_of(4).max(20);
-    let format = if name.contains(",i,0x") { 0x45 } else { 0x05 };
-    let mut id = vec![format, 0, 0, length as u8];
+    let mut id = vec![0x45, 0, 0, length as u8];
     id.extend_from_slice(name.as_bytes());
     id.resize(4 + length, 0);
     id
@@ -110,24 +104,8 @@ impl Initiator {
         assert_eq!(self.out(REGISTER, 0, 0, key), Status::Good);
     }
 
-    fn register_with(&self, new_key: u64, flags: u8, ids: &[&str]) -> Completion {
-        let mut list = list(0, new_key, flags);
-        if flags & SPEC_I_PT != 0 {
-            let ids: Vec<u8> = ids.iter().flat_map(|id| transport_id(id)).collect();
-            list.extend_from_slice(&(ids.len() as u32).to_be_bytes());
-            list.extend_from_slice(&ids);
-        }
-        self.send_out(REGISTER, 0, &list)
-    }
-
-    fn move_to(&self, key: u64, new_key: u64, flags: u8, port: u16, id: &str) -> Completion {
-        let id = transport_id(id);
-        let mut list = list(key, new_key, 0);
-        list[17] = flags;
-        list[18..20].copy_from_slice(&port.to_be_bytes());
-        list[20..24].copy_from_slice(&(id.len() as u32).to_be_bytes());
-        list.extend_from_slice(&id);
-        self.send_out(REGISTER_AND_MOVE, 0, &list)
+    fn register_with(&self, new_key: u64, flags: u8) -> Completion {
+        self.send_out(REGISTER, 0, &list(0, new_key, flags))
     }
 
     fn keys(&self) -> Vec<u64> {

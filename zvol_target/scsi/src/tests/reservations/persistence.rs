@@ -18,12 +18,12 @@ fn reservations_are_stored_before_good() {
     let first = with_store(&store);
     let second = Initiator::of(Arc::clone(&first.device));
     let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
-    assert_eq!(first.data(&capabilities)[2..4], [0x1d, 0x80]);
+    assert_eq!(first.data(&capabilities)[2..4], [0x15, 0x80]);
     // Not requested yet.
     first.register(0xa);
     assert_eq!(store.count(), 0);
-    assert_eq!(second.register_with(0xb, APTPL, &[]).status, Status::Good);
-    assert_eq!(first.data(&capabilities)[2..4], [0x1d, 0x81]);
+    assert_eq!(second.register_with(0xb, APTPL).status, Status::Good);
+    assert_eq!(first.data(&capabilities)[2..4], [0x15, 0x81]);
     assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
     let stored = store.last();
     assert_eq!(stored.registrations.len(), 2);
@@ -53,7 +53,7 @@ fn reservations_are_stored_before_good() {
 fn a_failed_store_changes_nothing_and_is_repeated() {
     let store = Arc::new(Stored::default());
     let first = with_store(&store);
-    assert_eq!(first.register_with(0xa, APTPL, &[]).status, Status::Good);
+    assert_eq!(first.register_with(0xa, APTPL).status, Status::Good);
     store.fails.store(true, Ordering::Relaxed);
     let reserve = cdb(RESERVE, WE, 24);
     assert_eq!(first.code(&reserve, &list(0xa, 0, 0)), (4, 0x44, 0));
@@ -98,7 +98,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
 #[test]
 fn a_unit_that_was_never_ready_uses_the_stored_reservations() {
     let store = Arc::new(Stored::default());
-    with_store(&store).register_with(0xa, APTPL, &[]);
+    with_store(&store).register_with(0xa, APTPL);
     let device = Arc::new(Device::new(product()));
     device
         .insert_logical_unit(0, LogicalUnit::not_ready(options()), LogicalUnitAccess::Any)
@@ -126,7 +126,7 @@ fn an_administrator_can_clear_all_reservations() {
     let store = Arc::new(Stored::default());
     let gone = with_store(&store);
     let other = Initiator::of(Arc::clone(&gone.device));
-    gone.register_with(0xa, APTPL, &[]);
+    gone.register_with(0xa, APTPL);
     assert_eq!(gone.out(RESERVE, EA, 0xa, 0), Status::Good);
     assert!(!other.writes());
     block_on(gone.device.clear_reservations(0)).unwrap();
