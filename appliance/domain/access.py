@@ -421,10 +421,10 @@ def again(session: Session, caller: Caller) -> Caller:
 
 
 def delete_token(session: Session, caller: Caller, token_id: str) -> None:
-    """Deletes a token of the caller; an admin can also delete those of others. No token deletes one that may do more."""
+    """Deletes a token of the caller; an admin can also delete those of others. No token deletes a token that may do more."""
     token = session.get(Token, token_id)
     if token is None or (token.user_id != caller.user_id and caller.role < Role.ADMIN):
         raise NotFoundError("token", token_id)
     if min(Role.of(session.get_one(User, token.user_id).role), Role.of(token.scope)) > caller.role:
-        raise ForbiddenError("a token can't delete one that may do more")
+        raise ForbiddenError("a token can't delete a token that may do more")
     session.delete(token)
