@@ -2,6 +2,7 @@
 """Commands for ESXi hosts, ready to paste into their shell: every address, name and device in them is this appliance's own."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 ADAPTER = "HBA=$(esxcli iscsi adapter list | awk '/iscsi_vmk/ {print $1; exit}')"
 """The software iSCSI adapter, whose number differs between hosts. `iscsi_vmk` is its driver."""
@@ -34,7 +35,8 @@ def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
     if not iqns:
         return []
     names = "|".join(name.replace(".", "\\.") for name in iqns)
-    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -E '{names}' || echo 'This host is registered as {iqns[0]}'"]
+    registered = f"This host is registered as {iqns[0]}"
+    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -E {quote(names)} || echo {quote(registered)}"]
     if chap_name is not None:
         lines.append(f"# CHAP is required: set the name {chap_name} and its secret in the properties of the iSCSI adapter")
     return lines

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts: refusals, and initiators of no host."""
 
+import shlex
 from typing import Any
 
 from simulators.appliance import Appliance
@@ -9,6 +10,7 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.ganesha import NfsClient
 from appliance.dataplane.target import LoggedIn, UnknownInitiator
+from appliance.domain.esxcli import host_lines
 
 ESX1, ESX2 = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 
@@ -59,3 +61,9 @@ def test_initiators_of_no_host_are_listed(appliance: Appliance) -> None:
     assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX1]}).status_code == 201
     (left,) = appliance.get("/unknown-initiators")["items"]
     assert left == {"initiator": ESX2, "address": "192.0.2.9", "at": "2026-11-21T12:00:00.000Z"}
+
+
+def test_commands_for_a_host_quote_its_name() -> None:
+    name = f"{ESX1}';reboot;'"
+    (line,) = host_lines([name], None)
+    assert shlex.split(line.rpartition("echo ")[2]) == [f"This host is registered as {name}"]
