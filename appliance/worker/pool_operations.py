@@ -281,7 +281,10 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
 
     def change(self, context: Context, plan: DestroyPlan) -> None:
         """If the pool no longer exists, it was destroyed before a crash. A job before this one can have made a datastore."""
-        if any((pool.name, str(pool.guid)) == (plan.pool, plan.guid) for pool in context.engine.pools()):
+        name = next((pool.name for pool in context.engine.pools() if str(pool.guid) == plan.guid), None)
+        if name is not None:
+            if name != plan.pool:
+                raise ConflictError(f"Cannot destroy pool {plan.pool}: it is now imported as {name}. Destroy it by that name")
             context.scan_pools(plan.pools)
             self._check_unneeded(context, plan.pool)
             context.engine.destroy_pool(plan.pool)

@@ -145,7 +145,8 @@ def test_another_pool_with_the_planned_name_is_not_destroyed(appliance: Applianc
         appliance.job("POST", "/pools", {"name": name, "vdevs": [mirror(*devices)]})
     context, operation = appliance.service.context, DestroyPool()
     plan = operation.plan(context, requests.DestroyPool().of(pool="fast"))
-    operation.change(context, DestroyPlan(**of_pool("slow"), guid=plan.guid))
+    with pytest.raises(ConflictError, match="now imported as fast"):
+        operation.change(context, DestroyPlan(**of_pool("slow"), guid=plan.guid))
     assert {"fast", "slow"} <= {pool["name"] for pool in appliance.get("/pools")["items"]}
 
 
