@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance import decoding
@@ -172,6 +172,9 @@ def end(
     ended.result = msgspec.to_builtins(result) if result is not None else None
     if state == SUCCEEDED:
         ended.percent = 100
+        for earlier in session.scalars(_abandoned().where(Job.sequence < ended.sequence)):
+            if ended.subject in (out := plan_of(earlier).out_of_service):
+                note(session, earlier.id, out_of_service=[uuid for uuid in out if uuid != ended.subject])
     _changed(session, ended)
 
 
@@ -203,16 +206,14 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
     return abandoned
 
 
+def _abandoned() -> Select[tuple[Job]]:
+    return select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
+
+
 def out_of_service(session: Session) -> set[str]:
     """Datastores that no host may see: a running or abandoned job has removed them, and no later job has succeeded."""
-    datastores = {uuid for job in active(session) if job.state == RUNNING for uuid in plan_of(job).out_of_service}
-    given_up = select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
-    for given_up_job in session.scalars(given_up):
-        for uuid in plan_of(given_up_job).out_of_service:
-            later = select(Job.id).where(Job.subject == uuid, Job.state == SUCCEEDED, Job.sequence > given_up_job.sequence)
-            if session.scalar(later.limit(1)) is None:
-                datastores.add(uuid)
-    return datastores
+    running = session.scalars(select(Job).where(Job.state == RUNNING))
+    return {uuid for job in (*running, *session.scalars(_abandoned())) for uuid in plan_of(job).out_of_service}
 
 
 def _changed(session: Session, changed: Job) -> None:

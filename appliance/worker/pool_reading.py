@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from appliance.domain.pool_health import UNSEEN
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import NoSuchDataset, NoSuchPool, PoolUnavailable
+from appliance.zfs.errors import EngineUnavailable, NoSuchDataset, NoSuchPool, PoolUnavailable, ZfsError
 from appliance.zfs.model import Filesystem, Health, Pool, Snapshot, Volume
 
 SHORTEST_LIMIT = 2.0
@@ -19,7 +19,7 @@ _TIMES = 4
 
 @dataclass(frozen=True)
 class Content:
-    """Content of all pools. An unresponsive pool has the health SUSPENDED and no content."""
+    """Content of all pools. A pool that does not answer or cannot be read has the health SUSPENDED and no content."""
 
     pools: tuple[Pool, ...]
     filesystems: tuple[Filesystem, ...]
@@ -66,7 +66,7 @@ class PoolReading:
             self._hanging = hanging | {reading.pool: reading for reading in readings if reading.ended is None}
             done = [reading for reading in readings if reading.ended is not None]
             for reading in done:
-                if reading.error is not None:
+                if reading.error is not None and not _is_of_pool(reading.error):
                     raise reading.error
             newer = [
                 reading
@@ -106,6 +106,9 @@ class PoolReading:
             )
 
     def _from_last_reading(self, pool: Pool) -> Pool:
+        newest = self._newest.get(pool.name)
+        if newest is not None and newest.error is not None:
+            return replace(pool, health=Health.SUSPENDED, status=f"The pool cannot be read: {newest.error}")
         if pool.name not in self._hanging:
             return pool
         seconds = round(time.monotonic() - self._hanging[pool.name].began)
@@ -122,6 +125,7 @@ class PoolReading:
             reading.filesystems, reading.volumes, reading.snapshots = (), (), ()
         except Exception as error:  # noqa: BLE001  # raised in the caller's thread
             reading.error = error
+            reading.filesystems, reading.volumes, reading.snapshots = (), (), ()
         finally:
             with self._changed:
                 reading.ended = time.monotonic()
@@ -146,3 +150,8 @@ class PoolReading:
     def _lasted(self, pool: str) -> float:
         before = self._newest.get(pool)
         return before.ended - before.began if before is not None and before.ended is not None else 0.0
+
+
+def _is_of_pool(error: BaseException) -> bool:
+    """Whether other pools can be read, as with a property of this pool that is not UTF-8: zfs cuts its output off there."""
+    return isinstance(error, ZfsError) and not isinstance(error, EngineUnavailable)

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from simulators.appliance import GIB, Appliance
+from sqlalchemy import delete
 
+from appliance.database.models import Job
 from appliance.domain import jobs, requests
 from appliance.worker.executor import BY_REQUEST, OPERATIONS
 from appliance.zfs.model import Redundancy, VdevSpec
@@ -82,6 +84,16 @@ def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: 
     wait_for(lambda: {pool["name"]: pool["health"] for pool in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
 
 
+def test_a_pool_that_cannot_be_read_hides_no_other(appliance: Appliance, hanging: str) -> None:
+    stuck = next(datastore for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
+    appliance.simulator.set_properties(stuck["dataset"], {"org.example:odd": "a\ufffd"})  # not UTF-8
+    appliance.datastore("works")
+    pools = {pool["name"]: pool for pool in appliance.get("/pools")["items"]}
+    assert pools["tank"]["health"] == "ONLINE"
+    assert pools[hanging]["health"] == "SUSPENDED" and "cannot be read" in pools[hanging]["status"]
+    assert stuck["id"] in served(appliance), "its LUN stays"
+
+
 def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hanging: str) -> None:
     stuck = next(datastore["id"] for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [stuck]})
@@ -114,6 +126,9 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
     within(30, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
     appliance.service.context.reconciling.reconcile("test")
     assert stuck in served(appliance), "another job of it has succeeded"
+    with appliance.store.session() as session:
+        session.execute(delete(Job).where(Job.state == jobs.SUCCEEDED))  # as of old jobs
+        assert jobs.out_of_service(session) == set()
 
 
 def served(appliance: Appliance) -> set[str]:
