@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.domain import schedule_times
-from appliance.zfs.model import Snapshot
+from appliance.domain.errors import InvalidError
+from appliance.zfs.model import Snapshot, Source
 
 SCHEDULE = "zvaai:schedule"
 """User property of a snapshot: the schedule that took it."""
@@ -67,7 +68,9 @@ def _first_of_each(
 def is_of_schedule(snapshot: Snapshot, schedule_id: str) -> bool:
     """Whether the schedule took it: by its mark and the form of its name."""
     mark = snapshot.properties.get(SCHEDULE)
-    return mark is not None and mark.value == schedule_id and _TAKEN_AT.fullmatch(snapshot.tag) is not None
+    if mark is None or mark.source != Source.LOCAL:  # received: taken by another appliance's schedule
+        return False
+    return mark.value == schedule_id and _TAKEN_AT.fullmatch(snapshot.tag) is not None
 
 
 def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> list[Snapshot]:
@@ -79,7 +82,10 @@ def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> li
             by_schedule.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
     not_retained = []
     for (_dataset, schedule_id), taken in by_schedule.items():
-        stay = rules[schedule_id].retained(taken)
+        try:
+            stay = rules[schedule_id].retained(taken)
+        except InvalidError:  # its time zone is unknown; an alert says so
+            continue
         not_retained += [
             snapshot for snapshot in taken if snapshot.name not in stay and not snapshot.holds and not snapshot.clones
         ]

@@ -216,7 +216,7 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def grow_volume(self, name: str, volsize: int) -> Volume:
-        """Grows a volume, and a thick volume's refreservation by the same amount. The same size changes nothing.
+        """Grows a volume, and a thick volume's refreservation to what the new size needs. The same size changes nothing.
 
         Raises NoSuchDataset, InvalidProperty (smaller, no multiple of volblocksize), OutOfSpace.
         """
@@ -350,7 +350,7 @@ class ZfsEngine(ABC):
     def load_key(self, name: str, key: bytes) -> None:
         """Loads the key of an encryption root, so that its volumes appear and its file systems can be mounted.
 
-        Raises NoSuchDataset, NotEncryptionRoot, KeyLoaded, WrongKey.
+        Raises NoSuchDataset, NotEncryptionRoot, KeyLoaded (the same key is loaded), WrongKey.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ HMAC-SHA256). A user property of the encryption root has the key's identifier; t
 stable storage.
 """
 
+import contextlib
 import hmac
 import json
 import os
@@ -66,7 +67,7 @@ class Keys(ABC):
     def store_key(self, name: str, key: bytes) -> None:
         """Loads and stores the key of a root from another server. Replaces no other key.
 
-        Raises WrongKey, KeyLoaded, NotEncryptionRoot.
+        Raises WrongKey, NotEncryptionRoot.
         """
 
     @abstractmethod
@@ -99,10 +100,8 @@ class StoredKeys(Keys):
         identifier = self._identifier(name)
         with self._lock:
             key = self._key(name, identifier)
-        try:
+        with contextlib.suppress(errors.KeyLoaded):
             self._engine.load_key(name, key)
-        except errors.KeyLoaded:
-            return
 
     def export_key(self, name: str) -> str:
         """The time of the export is on stable storage before the key is returned."""
@@ -130,25 +129,18 @@ class StoredKeys(Keys):
         if len(key) != KEY_BYTES:
             raise errors.WrongKey(name)
         identifier = self._identifier(name)
-        try:
+        with contextlib.suppress(errors.KeyLoaded):  # the same key
             self._engine.load_key(name, key)
-        except errors.KeyLoaded:
-            # A killed call had loaded and written the key: only a key that opens the dataset is written.
-            with self._lock:
-                written = self._identifier_of(key)
-            if written is None:
-                raise
-            self._engine.set_properties(name, {PROPERTY: written})
-            return
         now = int(time.time())
         with self._lock:
             if self._file(identifier).exists():
                 if self._key(name, identifier) == key:
                     return
                 identifier = str(uuid.uuid4())
+            # The property first: after a kill in between, the next attempt writes this file.
+            self._engine.set_properties(name, {PROPERTY: identifier})
             stored = {"key": self._sealed(key), "made_at": now, "exported_at": now, "confirmed_at": now}
             self._write(self._file(identifier), json.dumps(stored).encode())
-            self._engine.set_properties(name, {PROPERTY: identifier})
 
     def stored_keys(self) -> list[StoredKey]:
         keys = []
@@ -160,13 +152,6 @@ class StoredKeys(Keys):
                     StoredKey(identifier=file.stem, made_at=stored["made_at"], exported_at=exported_at, confirmed_at=confirmed_at)
                 )
         return keys
-
-    def _identifier_of(self, key: bytes) -> str | None:
-        for file in sorted(self._directory.glob("*.key")):
-            sealed = str(json.loads(file.read_text())["key"])
-            if hmac.compare_digest(self._fernet().decrypt(sealed.encode()), key):
-                return file.stem
-        return None
 
     def _identifier(self, name: str) -> str:
         root = self._engine.filesystem(name)

@@ -19,10 +19,10 @@ START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp())
 STANDARD = Retention(1, hourly=24, daily=14, weekly=8, monthly=12)
 
 
-def taken(creation: int, txg: int, schedule: str = ID, holds: int = 0) -> Snapshot:
+def taken(creation: int, txg: int, schedule: str = ID, holds: int = 0, source: Source = Source.LOCAL) -> Snapshot:
     """A snapshot of a schedule."""
     name = f"tank/a@nightly_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(creation))}"
-    properties = {SCHEDULE: Property(schedule, Source.LOCAL)}
+    properties = {SCHEDULE: Property(schedule, source)}
     return Snapshot(
         name=name, guid=txg, createtxg=txg, creation=creation, used=0, referenced=0, holds=holds, properties=properties
     )
@@ -64,7 +64,7 @@ def test_days_are_those_of_the_time_zone() -> None:
 
 
 def test_others_stay() -> None:
-    """Snapshots of other schedules, manual ones, held ones, and those with clones."""
+    """Snapshots of other schedules, manual ones, held ones, received ones, and those with clones."""
     snapshots = hours(4)
     held, cloned = taken(START, 10, holds=1), taken(START + 1, 11)
     cloned = Snapshot(**{name: getattr(cloned, name) for name in Snapshot.__slots__} | {"clones": ("tank/clone",)})
@@ -72,7 +72,8 @@ def test_others_stay() -> None:
         name="tank/a@mine", guid=1, createtxg=12, creation=START, used=0, referenced=0, properties=snapshots[0].properties
     )
     other = taken(START + 2, 13, schedule="another")
-    gone = surplus([*snapshots, held, cloned, by_hand, other], {ID: Retention(1)})
+    received = taken(START + 3, 14, source=Source.RECEIVED)
+    gone = surplus([*snapshots, held, cloned, by_hand, other, received], {ID: Retention(1)})
     assert {snapshot.name for snapshot in gone} == {snapshot.name for snapshot in snapshots}
 
 

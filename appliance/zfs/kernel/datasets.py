@@ -22,7 +22,6 @@ from appliance.zfs.properties import (
     check_properties,
     check_user_properties,
     check_volume_size,
-    thick_refreservation,
 )
 
 _BUSY_TRIES = 6
@@ -110,9 +109,11 @@ class Datasets(Core):
             return before
         request = Request("grow_volume", name, properties={"volsize": str(volsize)})
         if before.refreservation:
-            # The reservation first: otherwise the volume could not be written to its end. Only the difference is added,
-            # because the old value may be larger than computed.
-            self.zfs(request, "set", f"refreservation={grown_refreservation(before, volsize)}", name)
+            # The reservation first: otherwise the volume could not be written to its end. A killed call may have set it.
+            words = ("-V", str(volsize), "-o", f"volblocksize={before.volblocksize}")
+            copies = {"copies": before.properties["copies"].value}
+            needed = room.reserved_by_create(self, request, name, copies, words)
+            self.zfs(request, "set", f"refreservation={max(before.refreservation, needed)}", name)
         try:
             self.zfs(request, "set", f"volsize={volsize}", name)
         except ZfsError:
@@ -304,7 +305,12 @@ class Datasets(Core):
     def load_key(self, name: str, key: bytes) -> None:
         self._check_encryption_root(name)
         _check_key(name, key)
-        self.zfs(Request("load_key", name), "load-key", "-L", "prompt", name, stdin=key)
+        request, words = Request("load_key", name), ("-L", "prompt", name)
+        try:
+            self.zfs(request, "load-key", *words, stdin=key)
+        except errors.KeyLoaded:  # zfs has not tested the key
+            self.zfs(request, "load-key", "-n", *words, stdin=key)
+            raise
         self.wait_for_devices(self._volumes(name))
 
     def _volumes(self, root: str) -> list[str]:
@@ -325,13 +331,6 @@ class Datasets(Core):
         encryption = kind(name, dataset["properties"]).encryption
         if encryption is None or encryption.root != name:
             raise errors.NotEncryptionRoot(name, encryption.root if encryption else "")
-
-
-def grown_refreservation(before: Volume, volsize: int) -> int:
-    """Refreservation of a grown thick volume; raidz and copies take the same share of the growth as of the old size."""
-    usual = thick_refreservation(before.volsize, before.volblocksize)
-    growth = thick_refreservation(volsize, before.volblocksize) - usual
-    return before.refreservation + growth * max(usual, before.refreservation) // usual
 
 
 def _is_udev(holder: str) -> bool:

@@ -25,7 +25,7 @@ def need(core: Core, request: Request, name: str, properties: Mapping[str, str],
         return  # zfs will report it
     size = max((int(properties[name]) for name in _RESERVING if properties.get(name, "none") != "none"), default=0)
     if words:
-        size = max(size, _reserved_by_create(core, request, name, properties, words))
+        size = max(size, reserved_by_create(core, request, name, properties, words))
     if size == 0:
         return
     pool, parent = names.pool_of(name), name.rpartition("/")[0]
@@ -33,8 +33,8 @@ def need(core: Core, request: Request, name: str, properties: Mapping[str, str],
         raise OutOfSpace(name, quota=parent != pool and _available(core, pool) >= size)
 
 
-def _reserved_by_create(core: Core, request: Request, name: str, properties: Mapping[str, str], words: Sequence[str]) -> int:
-    """Refreservation by `zfs create -n`, which knows the pool's vdevs."""
+def reserved_by_create(core: Core, request: Request, name: str, properties: Mapping[str, str], words: Sequence[str]) -> int:
+    """Refreservation of a thick volume by `zfs create -n`, which knows the pool's vdevs."""
     copies = ("-o", f"copies={properties['copies']}") if "copies" in properties else ()
     output = core.zfs(request, "create", "-n", "-P", *words, *copies, name).decode()
     for line in output.splitlines():

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from simulators.zfs import Simulator
 
-from appliance.zfs.errors import KeyLoaded
+from appliance.zfs import stable
+from appliance.zfs.errors import WrongKey
 from appliance.zfs.keys import PROPERTY, StoredKeys
 from appliance.zfs.model import KeyStatus, VdevSpec
 
@@ -29,8 +29,9 @@ def simulator() -> Simulator:
     return simulator
 
 
-def test_killed_between_writing_the_key_and_naming_it(
-    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["set_properties", "replace"])
+def test_killed_before_naming_or_writing_the_key(
+    step: str, simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, before = os.urandom(32), StoredKeys(simulator, tmp_path)
     before.create_encryption_root("tank/mine", OTHER)  # the identifier that the root names has another key here
@@ -38,15 +39,15 @@ def test_killed_between_writing_the_key_and_naming_it(
     simulator.create_filesystem(ROOT, properties=properties, key=key)
     simulator.unload_key(ROOT)
 
-    def killed(_name: str, _properties: Mapping[str, str]) -> None:
+    def killed(*_: object) -> None:
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulator, "set_properties", killed)
+        patch.setattr(simulator if step == "set_properties" else stable, step, killed)
         with pytest.raises(KilledError):
             before.store_key(ROOT, key)
     keys = StoredKeys(simulator, tmp_path)
-    with pytest.raises(KeyLoaded):  # a key that opened nothing is not stored
+    with pytest.raises(WrongKey):  # a key that opened nothing is not stored
         keys.store_key(ROOT, os.urandom(32))
     keys.store_key(ROOT, key)
     assert simulator.filesystem(ROOT).properties[PROPERTY].value != OTHER and len(keys.stored_keys()) == 2

@@ -20,6 +20,7 @@ from appliance.zfs.errors import (
     NotSupported,
     SnapshotExists,
     SnapshotHeld,
+    UnexpectedFailure,
     WrongKey,
 )
 from appliance.zfs.model import (
@@ -118,6 +119,8 @@ class Datasets(Core):
     @operation
     def datasets(self, root: str | None = None) -> DatasetList:
         datasets = self.below(root)
+        if any("\ufffd" in value for _, _, dataset in datasets for value in dataset.local.values()):
+            raise UnexpectedFailure("datasets", "no JSON: zfs cuts its output off at a byte that is not UTF-8")
         return DatasetList(
             filesystems=self.cached(
                 ("filesystems", root),
@@ -211,10 +214,9 @@ class Datasets(Core):
         reserved = size_of(dataset, "refreservation")
         if volsize > dataset.volsize:
             if reserved:
-                growth = thick_refreservation(volsize, dataset.volblocksize)
-                growth -= thick_refreservation(dataset.volsize, dataset.volblocksize)
-                self.need_room(pool, path, growth, name)
-                dataset.local["refreservation"] = str(reserved + growth)
+                needed = max(reserved, thick_refreservation(volsize, dataset.volblocksize))
+                self.need_room(pool, path, needed - reserved, name)
+                dataset.local["refreservation"] = str(needed)
             dataset.volsize = volsize
             self.changed(pool)
         return self.report_volume(pool, path, dataset)

@@ -68,7 +68,9 @@ class PropertiesAndKeys(Datasets):
         }
         figures = {"type": "snapshot", "guid": snapshot.guid, "createtxg": snapshot.createtxg, "creation": snapshot.creation}
         local = {name: Property(value, Source.LOCAL) for name, value in snapshot.properties.items()}
-        return {name: Property(str(value), Source.NONE) for name, value in figures.items()} | inherited | local
+        received = {name: Property(value, Source.RECEIVED) for name, value in snapshot.received.items()}
+        shown = {name: Property(str(value), Source.NONE) for name, value in figures.items()}
+        return shown | inherited | received | local
 
     @operation
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
@@ -128,10 +130,10 @@ class PropertiesAndKeys(Datasets):
     @operation
     def load_key(self, name: str, key: bytes) -> None:
         pool, dataset = self._encryption_root(name)
-        if dataset.key_loaded:
-            raise KeyLoaded(name)
         if digest(key) != dataset.key_digest:
             raise WrongKey(name)
+        if dataset.key_loaded:
+            raise KeyLoaded(name)
         dataset.key_loaded = True
         self.changed(pool)
 

@@ -104,7 +104,9 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             copy = DatasetState(self.new_guid(), pool.txg, self.now(), sent.volsize, origin.volblocksize)
             copy.received = dict(origin.local)
             copy.blocks = ((pool.txg, total(sent.blocks)),)
-            copy.snapshots = [SnapshotState(sent.tag, sent.guid, pool.txg, self.now(), copy.blocks, sent.volsize)]
+            received = SnapshotState(sent.tag, sent.guid, pool.txg, self.now(), copy.blocks, sent.volsize)
+            received.received = dict(sent.properties)
+            copy.snapshots = [received]
             self.need_room(pool, parent_of(path), total(sent.blocks), name)
             pool.datasets[path] = copy
             self.changed(pool)

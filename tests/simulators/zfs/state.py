@@ -93,6 +93,7 @@ class SnapshotState:
     blocks: Blocks
     volsize: int = 0
     properties: dict[str, str] = field(default_factory=dict)
+    received: dict[str, str] = field(default_factory=dict)
     holds: dict[str, int] = field(default_factory=dict)
     """Creation time by tag."""
 

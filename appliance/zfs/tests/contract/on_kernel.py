@@ -66,6 +66,9 @@ class KernelHands:
         with subprocess.Popen(["zfs", "send", "-p", source], stdout=subprocess.PIPE) as send:
             subprocess.run(["zfs", "receive", "-u", name], stdin=send.stdout, check=True, timeout=60)
 
+    def spoil(self, name: str) -> None:
+        subprocess.run([b"zfs", b"set", b"org.example:odd=a\xff", name.encode()], check=True, timeout=60)
+
     @contextlib.contextmanager
     def slow_scans(self) -> Iterator[None]:
         parameter = Path("/sys/module/zfs/parameters/zfs_scan_suspend_progress")

@@ -26,6 +26,9 @@ class Hands(Protocol):
     def receive(self, source: str, name: str) -> None:
         """Receives the snapshot `source` as `name`, with its properties."""
 
+    def spoil(self, name: str) -> None:
+        """Sets a user property that is not UTF-8."""
+
     def slow_scans(self) -> AbstractContextManager[None]:
         """Scrubs do not end during the body."""
 

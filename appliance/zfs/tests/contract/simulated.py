@@ -28,6 +28,9 @@ class SimulatedHands:
     def receive(self, source: str, name: str) -> None:
         self._simulator.receive(source, name)
 
+    def spoil(self, name: str) -> None:
+        self._simulator.set_properties(name, {"org.example:odd": "a\ufffd"})
+
     @contextlib.contextmanager
     def slow_scans(self) -> Iterator[None]:
         self._simulator.scan_seconds = 3600.0

@@ -19,6 +19,7 @@ from appliance.zfs.errors import (
     OutOfSpace,
     SnapshotExists,
     SnapshotHeld,
+    UnexpectedFailure,
 )
 from appliance.zfs.model import DependantKind
 from appliance.zfs.tests.contract.rig import MIB, Rig
@@ -127,6 +128,16 @@ def test_lists_are_sorted_and_limited_to_descendants(rig: Rig) -> None:
         rig.engine.volumes(f"{top}/none")
 
 
+def test_a_property_that_is_not_utf8_hides_only_its_dataset(rig: Rig) -> None:
+    odd, other = rig.filesystem(), rig.filesystem()
+    rig.hands.spoil(odd)
+    with pytest.raises(UnexpectedFailure):
+        rig.engine.datasets(rig.pool)
+    assert [filesystem.name for filesystem in rig.engine.datasets(other).filesystems] == [other]
+    rig.engine.destroy(odd)
+    rig.engine.datasets(rig.pool)
+
+
 def test_grow(rig: Rig) -> None:
     name = rig.volume(16 * MIB)
     assert rig.engine.grow_volume(name, 48 * MIB).volsize == 48 * MIB
@@ -151,6 +162,20 @@ def test_grown_thick_volume_stays_thick(rig: Rig) -> None:
     # The space that it takes changes with the transaction group; nothing else does.
     assert dataclasses.replace(after, space=grown.space) == grown
     rig.engine.destroy(name)
+
+
+@pytest.mark.parametrize("copies", ["1", "2"])
+def test_a_killed_grow_reserves_once(copies: str, rig: Rig) -> None:
+    killed, other = rig.name("vol"), rig.name("vol")
+    for name in (killed, other):
+        rig.engine.create_volume(name, 16 * MIB, thick=True, properties={"copies": copies})
+    grown = rig.engine.grow_volume(other, 32 * MIB)
+    rig.engine.set_properties(killed, {"refreservation": str(grown.refreservation)})  # its first step
+    assert rig.engine.grow_volume(killed, 32 * MIB).refreservation == grown.refreservation
+    rig.engine.create_volume(whole := rig.name("vol"), 32 * MIB, thick=True, properties={"copies": copies})
+    assert rig.engine.volume(whole).refreservation == grown.refreservation
+    for name in (killed, other, whole):
+        rig.engine.destroy(name)
 
 
 def test_rename(rig: Rig) -> None:

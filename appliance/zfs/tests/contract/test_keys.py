@@ -11,7 +11,6 @@ import pytest
 from appliance.zfs.errors import (
     DatasetExists,
     KeyConfirmed,
-    KeyLoaded,
     NoStoredKey,
     NotEncryptionRoot,
     UnexpectedFailure,
@@ -70,8 +69,9 @@ def test_a_key_is_created_stored_loaded_and_exported_until_it_is_confirmed(rig: 
     elsewhere = StoredKeys(rig.engine, tmp_path / "elsewhere")
     with pytest.raises(NoStoredKey):
         elsewhere.load_stored_key(name)
-    with pytest.raises(KeyLoaded):
-        elsewhere.store_key(name, bytes.fromhex(secret))
+    for wrong in (bytes(32), b"short"):
+        with pytest.raises(WrongKey):
+            elsewhere.store_key(name, wrong)  # also while the key is loaded
     rig.engine.unload_key(name)
     for wrong in (bytes(32), b"short"):
         with pytest.raises(WrongKey):
@@ -98,11 +98,20 @@ def test_a_stored_key_is_never_replaced_by_another(rig: Rig, tmp_path: Path) -> 
     for root in (name, replica):
         keys.load_stored_key(root)
         assert status(rig, root) == KeyStatus.AVAILABLE
+    # The key of another root is refused, though it is stored and the root's own is loaded.
+    with pytest.raises(WrongKey):
+        keys.store_key(name, other)
+    assert rig.engine.filesystem(name).properties[PROPERTY].value == identifier
     # The same key again changes nothing, not even that it may be exported.
     rig.engine.unload_key(name)
     secret = keys.export_key(name)
     keys.store_key(name, bytes.fromhex(secret))
     assert len(keys.stored_keys()) == 2
+    # A loaded key is stored elsewhere.
+    elsewhere = StoredKeys(rig.engine, tmp_path / "elsewhere")
+    elsewhere.store_key(name, bytes.fromhex(secret))
+    rig.engine.unload_key(name)
+    elsewhere.load_stored_key(name)
 
 
 def test_datasets_without_a_key(rig: Rig, tmp_path: Path) -> None:

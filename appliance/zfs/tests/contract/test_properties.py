@@ -133,12 +133,15 @@ def test_reservations_and_quotas(rig: Rig) -> None:
 
 def test_received_copy(rig: Rig) -> None:
     source, copy = rig.filesystem(**{"zvaai:name": "ds"}), rig.name("copy")
-    rig.engine.snapshot([f"{source}@s"])
+    rig.engine.snapshot([f"{source}@s"], properties={"zvaai:schedule": "nightly"})
     rig.hands.receive(f"{source}@s", copy)
     received = rig.engine.filesystem(copy)
     assert (received.properties["zvaai:name"].value, received.properties["zvaai:name"].source) == ("ds", Source.RECEIVED)
     assert received.guid != rig.engine.filesystem(source).guid, "a copy has a GUID of its own"
     assert rig.engine.snapshots(copy)[0].guid == rig.engine.snapshots(source)[0].guid, "its snapshots keep theirs"
+    (snapshot,) = rig.engine.snapshots(copy, user_properties=("zvaai:schedule",))
+    mark = snapshot.properties["zvaai:schedule"]
+    assert (mark.value, mark.source) == ("nightly", Source.RECEIVED)
     rig.engine.set_properties(copy, {"zvaai:name": "adopted"})
     assert rig.engine.filesystem(copy).properties["zvaai:name"].source == Source.LOCAL
     rig.engine.inherit_property(copy, "zvaai:name")
@@ -175,6 +178,8 @@ def test_encryption(rig: Rig) -> None:
     rig.engine.load_key(name, RAW)
     with pytest.raises(KeyLoaded):
         rig.engine.load_key(name, RAW)
+    with pytest.raises(WrongKey):
+        rig.engine.load_key(name, bytes(32))
     rig.engine.create_filesystem(f"{name}/more")
 
 
