@@ -57,7 +57,7 @@ def latest_slot(now: float, every_minutes: int, at: str, time_zone: str) -> floa
     day = dt.datetime.fromtimestamp(now, where).toordinal()
     if begin(day) > now:
         day -= 1
-    if every_minutes > DAY:
+    if every_minutes >= DAY:  # also on a day of 25 hours
         day -= (day - _FIRST_MONDAY) % (every_minutes // DAY)
         return begin(day)
     passed = now - begin(day)

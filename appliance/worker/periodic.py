@@ -13,7 +13,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import hazards, hosts, requests, retention, schedules
 from appliance.domain import jobs as job_store
 from appliance.domain.certificate import describe
-from appliance.domain.errors import ConflictError, DomainError, UnavailableError
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, UnavailableError
 from appliance.domain.journal import note
 from appliance.worker import pool_operations
 from appliance.worker.context import Context
@@ -63,14 +63,23 @@ class Periodic:
         if not self._context.recovery.allows_jobs:
             return
         with self._context.store.reading() as session:
-            due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
-        for schedule in due:
-            slot = schedules.slot(schedule, self.now())
+            enabled = [schedule for schedule in session.scalars(select(Schedule)) if schedule.enabled]
+        for schedule in enabled:
+            try:
+                due, slot = schedules.due(schedule, self.now()), schedules.slot(schedule, self.now())
+            except InvalidError as error:  # its time zone is unknown since an upgrade of tzdata
+                with self._context.store.session() as session:
+                    schedules.ended(session, schedule.id, str(error))
+                continue
+            if not due:
+                continue
             active = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
             missing = sorted(set(schedule.datastores) - active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
-                self._submit_due(schedule, sorted(set(schedule.datastores) & active), f"schedule {schedule.id} {slot}")
+                self._submit_due(
+                    schedule, sorted(set(schedule.datastores) & active), f"schedule {schedule.id} {slot} {schedule.attempted_at}"
+                )
             except UnavailableError:
                 raise
             except ConflictError as error:  # retried in the next run, until the slot ends
@@ -115,7 +124,8 @@ class Periodic:
         for what, chosen in (("surplus", surplus), ("expired", expired)):
             for snapshot in chosen:
                 store = stores.get(snapshot.dataset)
-                if store is not None and store.state == "active" and store.id not in busy:
+                # In the trash too, protection ends: a held snapshot prevents the purge.
+                if store is not None and (store.state == "active" or what == "expired") and store.id not in busy:
                     pools.setdefault(store.pool, set()).add(store.id)
                     idle[what].append(snapshot.name)
         for pool, about in pools.items():

@@ -136,6 +136,46 @@ def test_a_clock_that_was_ahead_stops_nothing(appliance: Appliance, clock: Clock
     assert len(names(appliance, store)) == 3
 
 
+def test_a_slot_of_a_clock_that_was_ahead_is_used_again(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    clock.schedule(store, keep=10)
+    clock.due(DAY)
+    clock.due(-DAY)  # it is set right
+    clock.due(DAY + 7)
+    assert len(names(appliance, store)) == 3
+
+
+def test_an_unknown_time_zone_stops_only_its_schedule(appliance: Appliance, clock: Clock) -> None:
+    """As when tzdata no longer has it."""
+    store = appliance.datastore("first")
+    often = clock.schedule(store, keep=1)
+    body = {"name": "odd", "datastores": [store], "every_minutes": 5, "keep": 1, "daily": 2}
+    odd = appliance.request("POST", "/schedules", body).json
+    assert odd is not None
+    clock.due()
+    with appliance.store.session() as session:
+        session.execute(text("UPDATE schedules SET time_zone = 'Europe/Atlantis' WHERE name = 'odd'"))
+    for _ in range(3):
+        clock.due()
+    shown = appliance.get(f"/datastores/{store}/snapshots")["items"]
+    assert [snapshot["schedule"] for snapshot in shown].count(odd["id"]) == 1, "its retention stops too"
+    assert [snapshot["schedule"] for snapshot in shown].count(often) in (1, 2)
+    alerts = [alert["text"] for alert in appliance.get("/alerts")["items"]]
+    assert any("Europe/Atlantis" in alert for alert in alerts)
+    assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": False}).status_code == 200
+    assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": True}).status_code == 422
+    assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": True, "time_zone": "UTC"}).status_code == 200
+
+
+def test_protection_ends_in_the_trash(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.request("POST", f"/datastores/{store}/purge").status_code == 409
+    clock.due(8 * DAY)
+    appliance.job("POST", f"/datastores/{store}/purge")
+
+
 def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appliance: Appliance, clock: Clock) -> None:
     first, second = appliance.datastore("first"), appliance.datastore("second")
     clock.schedule(first, second)
