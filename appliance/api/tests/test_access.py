@@ -62,12 +62,18 @@ def test_a_session(appliance: Appliance) -> None:
     assert client.get("/api/v1/pools", headers=headers).status_code == 401
 
 
-def test_a_session_that_is_not_used_ends(appliance: Appliance) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"used_at": -access.SESSION_IDLE_S - 1}, {"created_at": 86400, "used_at": 86400}],
+    ids=["idle", "begun by a clock that was ahead"],
+)
+def test_a_session_that_is_not_used_ends(change: dict[str, float], appliance: Appliance) -> None:
     value = log_in(appliance).headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
     client = appliance.application.test_client(use_cookies=False)
     with appliance.store.session() as session:
         for row in session.query(LoginSession):
-            row.used_at -= access.SESSION_IDLE_S + 1
+            for name, seconds in change.items():
+                setattr(row, name, getattr(row, name) + seconds)
     assert client.get("/api/v1/pools", headers={"Cookie": f"{COOKIE}={value}"}).status_code == 401
 
 
