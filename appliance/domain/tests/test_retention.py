@@ -72,7 +72,7 @@ def test_others_stay() -> None:
         name="tank/a@mine", guid=1, createtxg=12, creation=START, used=0, referenced=0, properties=snapshots[0].properties
     )
     other = taken(START + 2, 13, schedule="another")
-    received = taken(START + 3, 14, source=Source.RECEIVED)
+    received = taken(START + 3, 5, source=Source.RECEIVED)
     gone = surplus([*snapshots, held, cloned, by_hand, other, received], {ID: Retention(1)})
     assert {snapshot.name for snapshot in gone} == {snapshot.name for snapshot in snapshots}
 
