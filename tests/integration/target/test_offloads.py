@@ -15,14 +15,15 @@ from support import cdb
 from support.programs import IN_GUEST
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.space import sync, used_bytes
-from support.target import IQN, Target
+from support.target import Target
 from support.third_party_copy import ByteSegment, Segment, extended_copy, naa_of, parameter_list, segments_of
+from support.token import populate_token
 from support.volumes import VolumeMaker
 
 SIZE_MIB = 8
 BLOCKS = SIZE_MIB << 11
-OTHER_IQN = f"{IQN}-other"
 MISCOMPARE = (0xE, 0x1D, 0x00)
+NO_UNIT = (0x5, 0x25, 0x00)
 ILLEGAL_REQUEST, COPY_ABORTED = 0x5, 0xA
 GRANULE_BLOCKS = 32
 """Blocks of a zvol's default volblocksize, 16K."""
@@ -189,26 +190,24 @@ async def copy_bytes(choice: random.Random, disks: list[Disk]) -> str:
 STEPS: list[Step] = [write, write_same, unmap, or_write, write_atomic, compare_and_write, copy, copy, copy_bytes]
 
 
-async def disks_of(target: Target, first: Session, other: Session, volumes: list[Path]) -> list[Disk]:
-    """Two LUNs of one iSCSI target and one of another."""
+async def disks_of(session: Session, volumes: list[Path]) -> list[Disk]:
     disks = []
-    for session, lun, volume in ((first, 0, volumes[0]), (first, 1, volumes[1]), (other, 2, volumes[2])):
+    for lun, volume in enumerate(volumes):
         await session.execute(cdb.TEST_UNIT_READY, lun=lun)  # takes the unit attention of a new nexus
         disks.append(Disk(session, lun, volume, await naa_of(session, lun), bytearray(SIZE_MIB << 20)))
     return disks
 
 
 def test_random_offloads_match_a_model(target: Target, make_volume: VolumeMaker, seed: int) -> None:
-    """On three LUNs of two iSCSI targets: copies within, between, unaligned and overlapping."""
+    """On three LUNs: copies within, between, unaligned and overlapping."""
     volumes = [make_volume(f"volume{number}", SIZE_MIB) for number in range(3)]
-    target.create(OTHER_IQN)
     for lun, volume in enumerate(volumes):
-        target.add_lun(lun, volume, OTHER_IQN if lun == 2 else IQN)
+        target.add_lun(lun, volume)
     choice = random.Random(seed)
 
     async def act() -> None:
-        async with Session(target.portal) as first, Session(target.portal, OTHER_IQN) as other:
-            disks = await disks_of(target, first, other, volumes)
+        async with Session(target.portal) as session:
+            disks = await disks_of(session, volumes)
             done: list[str] = []
             for number in range(1, 161):
                 done.append(await choice.choice(STEPS)(choice, disks))
@@ -314,23 +313,22 @@ def test_zeroes_and_unmap_give_the_space_back(target: Target, make_volume: Volum
 
 
 def test_a_copy_can_use_only_luns_of_its_host(target: Target, make_volume: VolumeMaker) -> None:
-    """CVE-2020-28374: neither end of a copy may be a LUN that the host may not use, even if it knows the designator."""
+    """CVE-2020-28374: a host neither reads, copies nor makes a token of a LUN it may not use, even if it knows the designator."""
     mine, hidden = make_volume("mine", SIZE_MIB), make_volume("hidden", SIZE_MIB)
     owner = "iqn.2026-11.example.zvaai:owner"
-    target.create(OTHER_IQN)
     target.add_lun(0, mine)
-    target.add_lun(1, hidden, OTHER_IQN, initiators=[owner])
+    target.add_lun(1, hidden, initiators=[owner])
     secret = random.Random(1).randbytes(1 << 20)
 
     async def act() -> None:
-        async with (
-            Session(target.portal) as stranger,
-            Session(target.portal, OTHER_IQN, initiator=owner) as its_owner,
-            Session(target.portal, initiator=owner) as owners_other,
-        ):
-            for session, lun in ((stranger, 0), (its_owner, 1), (owners_other, 0)):
+        async with Session(target.portal) as stranger, Session(target.portal, initiator=owner) as its_owner:
+            for session, lun in ((stranger, 0), (its_owner, 1), (its_owner, 0)):
                 await session.execute(cdb.TEST_UNIT_READY, lun=lun)
             assert (await its_owner.execute(cdb.write(0, 2048), data_out=secret, lun=1)).status == GOOD
+            populate, ranges = populate_token(1, [(0, 8)])
+            for command, data_in, data_out in ((cdb.read(0, 8), 4096, b""), (populate, 0, ranges)):
+                answer = await stranger.execute(command, data_in=data_in, data_out=data_out, lun=1)
+                assert answer.sense_codes == NO_UNIT, answer
             naas = [await naa_of(stranger, 0), await naa_of(its_owner, 1)]
             for source, destination in ((1, 0), (0, 1), (1, 1)):
                 to = 2048 if source == destination else 0
@@ -344,7 +342,7 @@ def test_a_copy_can_use_only_luns_of_its_host(target: Target, make_volume: Volum
             assert hidden.read_bytes()[: 1 << 20] == secret
             # Its owner may, from either side.
             parameters = parameter_list(naas, [Segment(1, 0, 2048, 0, 0)])
-            assert (await owners_other.execute(extended_copy(parameters), data_out=parameters, lun=0)).status == GOOD
+            assert (await its_owner.execute(extended_copy(parameters), data_out=parameters, lun=0)).status == GOOD
             assert mine.read_bytes()[: 1 << 20] == secret
 
     asyncio.run(asyncio.wait_for(act(), 300))

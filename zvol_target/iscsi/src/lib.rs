@@ -5,7 +5,6 @@
 //! A [`Server`] has reactor threads. Each connection is a session (`MaxConnections` is 1), and a single future on one of these
 //! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock.
 
-mod admission;
 mod arrivals;
 mod config;
 #[cfg(feature = "fuzzing")]

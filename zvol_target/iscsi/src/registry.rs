@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 
-use crate::admission;
 use crate::config::{Authentication, Portal, ServerOptions, TargetDefinition, TargetPort};
 use crate::login::{Established, LoginStatus, NegotiatedParameters, SessionType};
 use crate::name::IscsiName;
@@ -305,15 +304,6 @@ impl Registry {
     /// Replaces all targets, and ends the sessions that are no longer permitted.
     pub fn set_targets(&self, targets: HashMap<IscsiName, Arc<TargetDefinition>>) {
         let mut state = self.lock();
-        for target in targets.values() {
-            target.device.set_admission(target.admission());
-        }
-        for gone in state.targets.values() {
-            let mut devices = targets.values().map(|target| &target.device);
-            if !devices.any(|device| Arc::ptr_eq(device, &gone.device)) {
-                gone.device.set_admission(admission::nobody());
-            }
-        }
         state.targets = targets;
         for session in state.sessions.values() {
             if session.target.is_some() && !state.allows(session) {

@@ -2,7 +2,7 @@
 //! A SCSI target device: logical units by number, and their nexuses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::access::LogicalUnitAccess;
@@ -14,8 +14,8 @@ use crate::logical_unit::{LogicalUnit, UnitTasks};
 use crate::offload::OffloadPolicy;
 use crate::router::{self, Admitted};
 use crate::sam::{
-    Admission, Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome,
-    ScsiTarget, Status, TaskManagementFunction,
+    Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
+    Status, TaskManagementFunction,
 };
 use crate::statistics::Statistics;
 use crate::target_port::TargetPort;
@@ -55,7 +55,7 @@ const OTHER_DISK: [AdditionalSense; 4] = [
 pub struct Device {
     product: ProductIdentification,
     inventory: RwLock<Inventory>,
-    copy_manager: OnceLock<Arc<CopyManager>>,
+    pub(crate) copy_manager: CopyManager,
     pub(crate) tokens: Tokens,
 }
 
@@ -65,7 +65,7 @@ impl Device {
         Self {
             product,
             inventory: RwLock::default(),
-            copy_manager: OnceLock::new(),
+            copy_manager: CopyManager::default(),
             tokens: Tokens::default(),
         }
     }
@@ -240,16 +240,6 @@ impl Device {
         self.read().visible_numbers(nexus.id).collect()
     }
 
-    /// The copy manager; a private one unless [`CopyManager::add`] was called.
-    pub(crate) fn copy_manager(&self) -> &Arc<CopyManager> {
-        self.copy_manager.get_or_init(Arc::default)
-    }
-
-    pub(crate) fn set_copy_manager(&self, copy_manager: &Arc<CopyManager>) {
-        // A second one would separate the device from the devices of the first.
-        let _ = self.copy_manager.set(Arc::clone(copy_manager));
-    }
-
     /// The unit at a number, if a nexus of this device may use it.
     pub(crate) fn unit_of_nexus(&self, nexus: &Nexus, number: u16) -> Option<Arc<LogicalUnit>> {
         self.read().visible_unit(nexus.id, number).cloned()
@@ -264,39 +254,6 @@ impl Device {
         let inventory = self.read();
         let mut units = inventory.visible_units(nexus.id);
         let unit = units.find(|(_, unit)| matches(unit));
-        unit.map(|(number, unit)| (number, Arc::clone(unit)))
-    }
-
-    /// The unit at a number, if the nexus of another device could use it by a login here.
-    pub(crate) fn unit_of_foreign_nexus(
-        &self,
-        nexus: &Nexus,
-        number: u16,
-    ) -> Option<Arc<LogicalUnit>> {
-        let unit = self.find_foreign(nexus, |at, _| at == number);
-        unit.map(|(_, unit)| unit)
-    }
-
-    /// The first unit that the nexus of another device could use by a login here, and that meets the condition.
-    pub(crate) fn find_for_foreign_nexus(
-        &self,
-        nexus: &Nexus,
-        matches: impl Fn(&LogicalUnit) -> bool,
-    ) -> Option<(u16, Arc<LogicalUnit>)> {
-        self.find_foreign(nexus, |_, unit| matches(unit))
-    }
-
-    fn find_foreign(
-        &self,
-        nexus: &Nexus,
-        matches: impl Fn(u16, &LogicalUnit) -> bool,
-    ) -> Option<(u16, Arc<LogicalUnit>)> {
-        let inventory = self.read();
-        if !inventory.admission.as_ref()?.admits(nexus) {
-            return None;
-        }
-        let mut units = inventory.units_for(&nexus.initiator_device);
-        let unit = units.find(|&(number, unit)| matches(number, unit));
         unit.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
@@ -326,12 +283,9 @@ impl Device {
             .collect()
     }
 
-    /// Whether a host may still log in and use the unit at a number.
-    pub(crate) fn still_permits(&self, number: u16, initiator_device: &str) -> bool {
-        let inventory = self.read();
-        let admission = inventory.admission.as_ref();
-        admission.is_none_or(|admission| admission.initiators.permits(initiator_device))
-            && inventory.permits(number, initiator_device)
+    /// Whether a host may use the unit at a number.
+    pub(crate) fn permits(&self, number: u16, initiator_device: &str) -> bool {
+        self.read().permits(number, initiator_device)
     }
 
     /// The unit at a number, and the units that it replaced if they can have tasks.
@@ -427,10 +381,6 @@ enum Addressed {
 }
 
 impl ScsiTarget for Device {
-    fn set_admission(&self, admission: Admission) {
-        self.write().admission = Some(admission);
-    }
-
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.write().add_nexus(nexus, &NEW_UNIT);
     }

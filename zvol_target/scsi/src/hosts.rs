@@ -126,7 +126,6 @@ mod tests {
             initiator_port: format!("host{host},i,0x{id:012x}"),
             initiator_device: format!("host{host}"),
             relative_target_port: 1,
-            proof: None,
         })
     }
 

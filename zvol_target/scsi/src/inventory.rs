@@ -9,7 +9,7 @@ use crate::additional_sense::AdditionalSense;
 use crate::hosts::{CountedNexus, Hosts};
 use crate::logical_unit::LogicalUnit;
 use crate::offload::{Offload, OffloadPolicy, Offloads};
-use crate::sam::{Admission, Nexus};
+use crate::sam::Nexus;
 use crate::target_port::TargetPort;
 use crate::task_set::Abort;
 
@@ -54,8 +54,6 @@ pub(crate) struct Inventory {
     nexuses: BTreeMap<u64, Present>,
     policy: OffloadPolicy,
     pub(crate) hosts: Hosts,
-    /// Login rules; `None` before they are set.
-    pub(crate) admission: Option<Admission>,
     pub(crate) device_name: Option<String>,
     pub(crate) target_ports: Vec<TargetPort>,
 }
@@ -129,17 +127,6 @@ impl Inventory {
         self.mappings
             .iter()
             .filter(move |(_, mapping)| mapping.audience.includes(nexus))
-            .map(|(&number, mapping)| (number, &mapping.unit))
-    }
-
-    /// Units that a nexus of the host could use, with their numbers, in ascending order.
-    pub(crate) fn units_for(
-        &self,
-        initiator_device: &str,
-    ) -> impl Iterator<Item = (u16, &Arc<LogicalUnit>)> {
-        self.mappings
-            .iter()
-            .filter(move |(_, mapping)| mapping.audience.access.permits(initiator_device))
             .map(|(&number, mapping)| (number, &mapping.unit))
     }
 

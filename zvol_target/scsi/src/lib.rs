@@ -53,7 +53,6 @@ pub use reservations::{
 };
 pub use statistics::{Family, FamilyStatistics, Statistics};
 pub use target_port::TargetPort;
-pub use third_party_copy::CopyManager;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -336,18 +336,6 @@ impl LogicalUnit {
         reservations.is_some_and(|reservations| reservations.conflicts(nexus, rule))
     }
 
-    /// Like [`LogicalUnit::reservation_conflict`], for a unit of a third-party copy that was sent to another device. No nexus of
-    /// this unit is involved: the host may do what any of its registered nexuses may do.
-    pub(crate) fn reservation_conflict_of_host(
-        &self,
-        initiator_device: &str,
-        rule: ReservationRule,
-    ) -> bool {
-        let reservations = self.reservations();
-        reservations
-            .is_some_and(|reservations| reservations.conflicts_with_host(initiator_device, rule))
-    }
-
     /// Unit in which blocks are unmapped, bytes; `None` if the unit is thick, or its volume does not support it.
     pub(crate) fn unmap_granularity(&self) -> Option<u32> {
         match self.space.provisioning() {

@@ -21,54 +21,6 @@ pub struct Nexus {
     pub initiator_device: String,
     /// Relative target port identifier of the initiator's port (SPC-5 7.7.6.8); 1 to 65535.
     pub relative_target_port: u16,
-    /// Account that the initiator has proven; `None` without authentication.
-    pub proof: Option<AccountProof>,
-}
-
-/// Proof that an initiator knows the secret of an account. It is equal for the same account and secret on all targets, and does
-/// not disclose the secret.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AccountProof(pub [u8; 32]);
-
-impl std::fmt::Debug for AccountProof {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("AccountProof(..)")
-    }
-}
-
-/// An account that a target accepts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AcceptedAccount {
-    /// Proof of its owners.
-    pub proof: AccountProof,
-    /// The initiator devices that may use it; `None`: all.
-    pub initiator_devices: Option<Vec<String>>,
-}
-
-/// Login rules of a target. Third-party copies of other targets' nexuses need them to use its logical units.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admission {
-    /// Initiator devices that may log in.
-    pub initiators: LogicalUnitAccess,
-    /// Accounts, one of which must be proven; `None` if no proof is needed.
-    pub accounts: Option<Vec<AcceptedAccount>>,
-}
-
-impl Admission {
-    /// Whether the initiator could log in with the proof of this nexus.
-    pub fn admits(&self, nexus: &Nexus) -> bool {
-        let name = &nexus.initiator_device;
-        self.initiators.permits(name)
-            && self.accounts.as_ref().is_none_or(|accounts| {
-                accounts.iter().any(|account| {
-                    nexus.proof == Some(account.proof)
-                        && account
-                            .initiator_devices
-                            .as_ref()
-                            .is_none_or(|devices| devices.contains(name))
-                })
-            })
-    }
 }
 
 /// Task attribute (SAM-5 8.6).
@@ -247,11 +199,6 @@ pub enum FunctionResponse {
 ///
 /// Futures belong to the reactor thread that polls them. Every method may be called from several threads at once.
 pub trait ScsiTarget: Send + Sync {
-    /// Sets the login rules. Before the first call, no nexus of another target can use the logical units of this one.
-    fn set_admission(&self, admission: Admission) {
-        let _ = admission;
-    }
-
     /// A nexus was created: it can send commands from now on, and unit attentions are queued for it.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 

@@ -7,11 +7,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use scsi::Device;
 use scsi::sam::{
-    Admission, Command, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
+    Command, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
     TaskManagementFunction,
 };
-use scsi::{CopyManager, Device};
 use volume::engine::{self, EngineChoice};
 
 thread_local! {
@@ -25,11 +25,12 @@ pub struct ReactorDevice {
 }
 
 impl ReactorDevice {
-    /// Each reactor thread starts `engine`. Logical units of all devices with the same copy manager can be copied to each other.
-    pub fn new(device: Device, engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Self {
-        let device = Arc::new(device);
-        copy_manager.add(&device);
-        Self { device, engine }
+    /// Each reactor thread starts `engine`.
+    pub fn new(device: Device, engine: EngineChoice) -> Self {
+        Self {
+            device: Arc::new(device),
+            engine,
+        }
     }
 
     pub fn device(&self) -> &Device {
@@ -38,10 +39,6 @@ impl ReactorDevice {
 }
 
 impl ScsiTarget for ReactorDevice {
-    fn set_admission(&self, admission: Admission) {
-        self.device.set_admission(admission);
-    }
-
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         if !STARTED.replace(true) {
             match engine::start(self.engine) {

@@ -27,7 +27,7 @@ from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import GOOD, Session
-from support.target import IQN, Target
+from support.target import Target
 from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
 from support.zfs import Pool
 
@@ -36,7 +36,6 @@ SetParameter = Callable[[str, int], None]
 FURTHER = pytest.mark.long("5 s each: both directions are in each run")
 OTHER_SIZE = pytest.mark.long("15 to 40 s each: 16K is the usual size of blocks")
 BLOCK = 16384
-OTHER_IQN = f"{IQN}-other"
 STAMP = struct.Struct(">QQ")
 
 
@@ -124,19 +123,17 @@ def test_next_to_nothing_is_written(
     assert written < size * most
 
 
-def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) -> None:
+def test_between_luns_and_inside_one(volume: VolumeOf, target: Target) -> None:
     source, destination = volume(32, filled=8), volume(32)
-    target.add_lun(0, source)
-    target.create(OTHER_IQN)
-    target.add_lun(1, destination, OTHER_IQN)
+    serve(target, source, destination)
 
     async def act() -> None:
-        async with Session(target.portal) as first, Session(target.portal, OTHER_IQN) as other:
-            await first.execute(cdb.TEST_UNIT_READY)
-            await other.execute(cdb.TEST_UNIT_READY, lun=1)
-            naas = [await naa_of(first), await naa_of(other, 1)]
+        async with Session(target.portal) as session:
+            for lun in (0, 1):
+                await session.execute(cdb.TEST_UNIT_READY, lun=lun)
+            naas = [await naa_of(session), await naa_of(session, 1)]
             onwards, back = Segment(0, 0, 8 << 11, 0, 20 << 11), Segment(0, 0, 8 << 11, 20 << 11, 10 << 11)
-            for session, lun, segment in ((other, 1, Segment(0, 1, 8 << 11, 0, 4 << 11)), (first, 0, onwards), (first, 0, back)):
+            for lun, segment in ((1, Segment(0, 1, 8 << 11, 0, 4 << 11)), (0, onwards), (0, back)):
                 parameters = parameter_list(naas, [segment])
                 assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=lun)).status == GOOD
 

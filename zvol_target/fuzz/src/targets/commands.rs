@@ -377,7 +377,6 @@ fn nexus(id: u64) -> Arc<Nexus> {
         initiator_port: format!("{initiator},i,0x40000001{id:04x}"),
         initiator_device: initiator,
         relative_target_port: 1,
-        proof: None,
     })
 }
 

@@ -152,10 +152,6 @@ impl Connection {
                 initiator_port: format!("{},i,{isid}", record.initiator),
                 initiator_device: record.initiator.to_string(),
                 relative_target_port: port.relative_target_port,
-                proof: record
-                    .account
-                    .as_deref()
-                    .and_then(|account| target.proven_by(account)),
             });
             target.device.nexus_established(&nexus);
             Attachment {

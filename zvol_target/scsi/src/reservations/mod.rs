@@ -89,28 +89,6 @@ impl Reservations {
         })
     }
 
-    /// Like [`Reservations::conflicts`], for a host whose third-party copy reaches this disk from another target. The host may do
-    /// what any of its nexuses to this disk may do, as it could send the data through that nexus.
-    pub(crate) fn conflicts_with_host(
-        &self,
-        initiator_device: &str,
-        rule: ReservationRule,
-    ) -> bool {
-        if !self.reserved.load(Ordering::Acquire) {
-            return false;
-        }
-        let state = self.read();
-        if state.reserved_by.is_some() {
-            return rule.conflicts_with_reserve(false);
-        }
-        state.persistent.reservation.as_ref().is_some_and(|held| {
-            let mut registered = state.persistent.registrations.keys();
-            let may_use_all = registered
-                .any(|nexus| nexus.is_of(initiator_device) && state.persistent.may_use_all(nexus));
-            rule.conflicts_with(held.kind) && !may_use_all
-        })
-    }
-
     /// Reservations that must survive a power loss.
     pub(crate) fn to_persist(&self) -> PersistentReservations {
         self.read().to_persist()

@@ -14,17 +14,6 @@ pub struct RegisteredNexus {
     pub relative_target_port: u16,
 }
 
-/// Separator of initiator device name and ISID in the name of an initiator port (RFC 7143 4.4.2).
-const SEPARATOR: &str = ",i,0x";
-
-impl RegisteredNexus {
-    /// Whether the initiator port belongs to this initiator device.
-    pub(crate) fn is_of(&self, initiator_device: &str) -> bool {
-        let split = self.initiator_port.rsplit_once(SEPARATOR);
-        split.map_or(self.initiator_port.as_str(), |(device, _)| device) == initiator_device
-    }
-}
-
 impl From<&Nexus> for RegisteredNexus {
     fn from(nexus: &Nexus) -> Self {
         Self {

@@ -71,7 +71,6 @@ pub(crate) fn nexus() -> Arc<Nexus> {
         initiator_port: format!("iqn.2024-01.org.example:host{id},i,0x00023d000001"),
         initiator_device: format!("iqn.2024-01.org.example:host{id}"),
         relative_target_port: 3,
-        proof: None,
     })
 }
 

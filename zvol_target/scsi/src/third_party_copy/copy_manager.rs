@@ -8,7 +8,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::parameter_list::Cscd;
 use crate::additional_sense::AdditionalSense;
-use crate::device::Device;
 use crate::execution::Execution;
 use crate::lock;
 use crate::logical_unit::LogicalUnit;
@@ -23,14 +22,9 @@ const MAXIMUM_COPIES_OF_HOST: usize = 8;
 /// Most concurrent copies for all hosts. Each reads and writes several pieces at a time.
 const MAXIMUM_COPIES: usize = 32;
 
-/// Shared by the copy managers of several devices: the devices, whose logical units can be copy sources and destinations, and the
-/// limits of concurrent copies.
-///
-/// A nexus can use its logical units. It can also use those of other devices if its host could log in there with the account that
-/// the nexus has proven ([`crate::sam::Admission`]). All others do not exist for it.
+/// The limits of concurrent copies.
 #[derive(Debug)]
-pub struct CopyManager {
-    devices: Mutex<Vec<Weak<Device>>>,
+pub(crate) struct CopyManager {
     running: Arc<Semaphore>,
     /// Semaphores by initiator device.
     running_of_host: Mutex<HashMap<String, Weak<Semaphore>>>,
@@ -39,7 +33,6 @@ pub struct CopyManager {
 impl Default for CopyManager {
     fn default() -> Self {
         Self {
-            devices: Mutex::default(),
             running: Arc::new(Semaphore::new(MAXIMUM_COPIES)),
             running_of_host: Mutex::default(),
         }
@@ -53,22 +46,6 @@ pub(super) struct Turn {
 }
 
 impl CopyManager {
-    /// Adds a device: its copies can use the units of the other devices, and their copies its units. Call it once for each
-    /// device, before it has a nexus.
-    pub fn add(self: &Arc<Self>, device: &Arc<Device>) {
-        device.set_copy_manager(self);
-        let mut devices = lock(&self.devices);
-        devices.retain(|known| known.strong_count() > 0);
-        devices.push(Arc::downgrade(device));
-    }
-
-    fn devices(&self) -> Vec<Arc<Device>> {
-        lock(&self.devices)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
-    }
-
     /// Waits for a permit, first come, first served.
     ///
     /// # Errors
@@ -113,8 +90,6 @@ pub(super) struct CopyEnd {
 enum Right {
     /// It may use the unit directly.
     Seen,
-    /// It could, with a nexus of its host to this other device.
-    Other(Arc<Device>),
     /// It has a ROD token for the blocks: this initiator device created it, and may read them.
     Token(String),
 }
@@ -153,8 +128,7 @@ impl CopyEnd {
         let nexus = execution.nexus;
         let unit = match &self.by {
             Right::Seen => execution.device.unit_of_nexus(nexus, self.number),
-            Right::Other(device) => device.unit_of_foreign_nexus(nexus, self.number),
-            Right::Token(host) if !execution.device.still_permits(self.number, host) => None,
+            Right::Token(host) if !execution.device.permits(self.number, host) => None,
             Right::Token(_) => execution.device.logical_unit(self.number),
         };
         unit.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
@@ -164,10 +138,6 @@ impl CopyEnd {
     pub(super) fn has_reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
         match self.by {
             Right::Seen => self.unit.reservation_conflict(nexus, rule),
-            Right::Other(_) => {
-                let host = &nexus.initiator_device;
-                self.unit.reservation_conflict_of_host(host, rule)
-            }
             // Errors of the source are not reported for a valid token (SPC-4 table 114).
             Right::Token(_) => false,
         }
@@ -176,27 +146,13 @@ impl CopyEnd {
 
 /// The logical unit of a CSCD descriptor, if the nexus of the command may use it.
 pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
-    let nexus = execution.nexus;
     let is_named = |unit: &LogicalUnit| names(unit, cscd);
-    if let Some((number, unit)) = execution.device.find_for_nexus(nexus, is_named) {
-        return Some(CopyEnd {
-            unit,
-            number,
-            by: Right::Seen,
-        });
-    }
-    let others = execution.device.copy_manager().devices();
-    others
-        .into_iter()
-        .filter(|device| !std::ptr::eq(&raw const **device, execution.device))
-        .find_map(|device| {
-            let (number, unit) = device.find_for_foreign_nexus(nexus, is_named)?;
-            Some(CopyEnd {
-                unit,
-                number,
-                by: Right::Other(device),
-            })
-        })
+    let (number, unit) = execution.device.find_for_nexus(execution.nexus, is_named)?;
+    Some(CopyEnd {
+        unit,
+        number,
+        by: Right::Seen,
+    })
 }
 
 /// Whether the unit has this designation descriptor with association 0.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Third-party copy (SPC-4 5.17, SBC-4 4.28): copies that a host requests and the target makes, inside one logical unit or
-//! between logical units of all its devices.
+//! between logical units of one device.
 //!
-//! Every logical unit has a copy manager. [`CopyManager`], which all devices of a daemon share, decides which units it may use.
+//! Every logical unit has a copy manager. They share the limits of [`CopyManager`].
 
 mod copy_manager;
 mod extended_copy;
@@ -16,7 +16,7 @@ mod token_lists;
 mod tokens;
 mod transfer;
 
-pub use copy_manager::CopyManager;
+pub(crate) use copy_manager::CopyManager;
 pub(crate) use extended_copy::extended_copy;
 pub(crate) use operating_parameters::third_party_copy_page;
 pub(crate) use operations::CopyOperations;

@@ -138,7 +138,7 @@ fn source(
     let device = execution.device;
     let rod = device
         .tokens
-        .find(token, |number, host| device.still_permits(number, host))?;
+        .find(token, |number, host| device.permits(number, host))?;
     let block_bytes = execution.unit.capacity().block_bytes();
     let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
     if unit.capacity().block_bytes() != block_bytes {

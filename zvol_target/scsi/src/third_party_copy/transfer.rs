@@ -83,7 +83,7 @@ pub(super) async fn transfer(
         && source_offset.abs_diff(destination_offset) < length;
     // Piece by piece, in the direction in which none overwrites what a later piece reads.
     let backward = overlapping && destination_offset > source_offset;
-    let copy_manager = execution.device.copy_manager();
+    let copy_manager = &execution.device.copy_manager;
     let mut done = 0;
     while done < length {
         let left = destination_offset..destination_offset + length;

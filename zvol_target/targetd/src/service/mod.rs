@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iscsi::{Authentication, Portal, Server, SessionRecord, TargetDefinition, UnknownInitiator};
-use scsi::{CopyManager, OffloadPolicy};
+use scsi::OffloadPolicy;
 use tokio::sync::Notify;
 use volume::engine::EngineChoice;
 
@@ -78,7 +78,6 @@ pub struct Service {
     running: BTreeMap<String, Running>,
     server: Option<Server>,
     engine: EngineChoice,
-    copy_manager: Arc<CopyManager>,
     listen: Vec<Portal>,
     /// Configured portals that cannot be opened, with the reason.
     missing: Vec<(Portal, String)>,
@@ -104,7 +103,6 @@ impl Service {
             running: BTreeMap::new(),
             server: Some(parts.server),
             engine: parts.engine,
-            copy_manager: Arc::default(),
             listen: parts.listen,
             missing: Vec::new(),
             started: Instant::now(),
@@ -116,7 +114,7 @@ impl Service {
         if candidate != this.configuration {
             this.store(candidate)?;
         }
-        this.running = bring_up(&this.configuration, this.engine, &this.copy_manager).await?;
+        this.running = bring_up(&this.configuration, this.engine).await?;
         for (holder, accounts) in this.configuration.holders() {
             if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
                 let holder = accounts::in_words(&holder);
@@ -301,7 +299,6 @@ struct Prepared {
 async fn bring_up(
     configuration: &Configuration,
     engine: EngineChoice,
-    copy_manager: &Arc<CopyManager>,
 ) -> Result<BTreeMap<String, Running>, ServiceError> {
     let release = Instant::now() + RELEASE_TIMEOUT;
     let mut opening = Vec::new();
@@ -318,7 +315,7 @@ async fn bring_up(
     }
     let mut all = BTreeMap::new();
     for target in &configuration.targets {
-        all.insert(target.name.clone(), Running::empty(engine, copy_manager)?);
+        all.insert(target.name.clone(), Running::empty(engine)?);
     }
     // Units that wait for another process check once more at the end.
     let until = tokio::time::Instant::from_std(release + Duration::from_secs(1));

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use scsi::{
-    CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, PersistentReservations,
+    Device, InventoryError, LogicalUnit, LogicalUnitOptions, PersistentReservations,
     ProductIdentification, ReservationStore,
 };
 use volume::engine::EngineChoice;
@@ -155,10 +155,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub fn empty(engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Result<Self, Unusable> {
+    pub fn empty(engine: EngineChoice) -> Result<Self, Unusable> {
         let device = Device::new(product(VENDOR, "")?);
         Ok(Self {
-            device: Arc::new(ReactorDevice::new(device, engine, copy_manager)),
+            device: Arc::new(ReactorDevice::new(device, engine)),
             luns: BTreeMap::new(),
             opening: BTreeSet::new(),
             refreshing: BTreeMap::new(),

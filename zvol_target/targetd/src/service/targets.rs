@@ -36,10 +36,8 @@ impl Service {
             authentication: Accounts::default(),
             luns: Vec::new(),
         });
-        self.running.insert(
-            name.to_owned(),
-            Running::empty(self.engine, &self.copy_manager)?,
-        );
+        self.running
+            .insert(name.to_owned(), Running::empty(self.engine)?);
         let changed = self.change_targets(candidate);
         if changed.is_err() {
             self.running.remove(name);

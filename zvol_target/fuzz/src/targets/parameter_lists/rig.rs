@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two devices with two small disks each, two hosts, and commands that run one at a time.
+//! A device with small disks, two hosts, and commands that run one at a time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use scsi::sam::{
-    Admission, Buffer, Command, Completion, DataOut, DeliveryError, LocalBoxFuture,
-    LogicalUnitNumber, Nexus, Outcome, ScsiTarget, Status, TaskAttribute,
+    Buffer, Command, Completion, DataOut, DeliveryError, LocalBoxFuture, LogicalUnitNumber, Nexus,
+    Outcome, ScsiTarget, Status, TaskAttribute,
 };
-use scsi::{
-    CopyManager, Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification,
-};
+use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 
 use crate::memory_volume::MemoryVolume;
 
@@ -27,10 +25,10 @@ const MOST_TURNS: usize = 100_000;
 const SLOW: [u8; 5] = [0, 3, 1, 7, 2];
 
 pub(super) struct Rig {
-    devices: [Arc<Device>; 2],
+    device: Arc<Device>,
     pub(super) volumes: Vec<Arc<MemoryVolume>>,
-    /// One for each host and device.
-    nexuses: [[Arc<Nexus>; 2]; 2],
+    /// One for each host.
+    nexuses: [Arc<Nexus>; 2],
     next_identifier: u64,
     /// Created tokens, with the data at their creation.
     pub(super) tokens: Vec<(Vec<u8>, Vec<u8>)>,
@@ -46,15 +44,7 @@ impl Rig {
     pub(super) fn new(slow: bool) -> Self {
         let plan: &[u8] = if slow { &SLOW } else { &[] };
         let product = || ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII");
-        let devices = [(); 2].map(|()| Arc::new(Device::new(product())));
-        let copy_manager = Arc::new(CopyManager::default());
-        for device in &devices {
-            copy_manager.add(device);
-            device.set_admission(Admission {
-                initiators: LogicalUnitAccess::Any,
-                accounts: None,
-            });
-        }
+        let device = Arc::new(Device::new(product()));
         let mut volumes = Vec::new();
         for number in 0..DISKS {
             let size = BLOCKS * BLOCK_BYTES as u64;
@@ -74,14 +64,17 @@ impl Rig {
             };
             let unit =
                 LogicalUnit::new(Arc::clone(&volume) as Arc<_>, options).expect("a valid geometry");
-            devices[number / 2]
-                .insert_logical_unit((number % 2) as u16, unit, LogicalUnitAccess::Any)
+            device
+                .insert_logical_unit(number as u16, unit, LogicalUnitAccess::Any)
                 .expect("a number that is free");
             volumes.push(volume);
         }
-        let nexuses = [0, 1].map(|device| [0, 1].map(|host| nexus(device, host)));
+        let nexuses = [0, 1].map(nexus);
+        for nexus in &nexuses {
+            device.nexus_established(nexus);
+        }
         let mut rig = Self {
-            devices,
+            device,
             volumes,
             nexuses,
             next_identifier: 0,
@@ -89,10 +82,6 @@ impl Rig {
         };
         for disk in 0..DISKS {
             for host in 0..2 {
-                let device = disk / 2;
-                if disk % 2 == 0 {
-                    rig.devices[device].nexus_established(&rig.nexuses[device][host]);
-                }
                 // Clears the unit attention.
                 rig.execute(host, disk, &[0; 6], &[]);
             }
@@ -102,9 +91,8 @@ impl Rig {
 
     /// Runs a command of a host on a disk to its end. Checks the general rules for commands.
     pub(super) fn execute(&mut self, host: usize, disk: usize, cdb: &[u8], list: &[u8]) -> Answer {
-        let device = disk / 2;
         let command = Command {
-            logical_unit: LogicalUnitNumber([0, (disk % 2) as u8, 0, 0, 0, 0, 0, 0]),
+            logical_unit: LogicalUnitNumber([0, disk as u8, 0, 0, 0, 0, 0, 0]),
             identifier: self.next_identifier,
             cdb: cdb.to_vec(),
             attribute: TaskAttribute::Simple,
@@ -112,8 +100,8 @@ impl Rig {
         };
         self.next_identifier += 1;
         let data_out = Box::new(Sent(list.to_vec()));
-        let nexus = Arc::clone(&self.nexuses[device][host]);
-        let running = Arc::clone(&self.devices[device]).execute_command(nexus, command, data_out);
+        let nexus = Arc::clone(&self.nexuses[host]);
+        let running = Arc::clone(&self.device).execute_command(nexus, command, data_out);
         match to_its_end(running) {
             Outcome::Completed(completion) => answer(completion),
             Outcome::Aborted => panic!("{cdb:02x?} was aborted without an abort"),
@@ -158,15 +146,14 @@ fn answer(completion: Completion) -> Answer {
     }
 }
 
-fn nexus(device: usize, host: usize) -> Arc<Nexus> {
-    let id = (device * 2 + host) as u64;
+fn nexus(host: usize) -> Arc<Nexus> {
+    let id = host as u64;
     let initiator_device = format!("iqn.2026-11.example:host{host}");
     Arc::new(Nexus {
         id,
         initiator_port: format!("{initiator_device},i,0x40000001{id:04x}"),
         initiator_device,
         relative_target_port: 1,
-        proof: None,
     })
 }
 
