@@ -49,7 +49,7 @@ class Lun:
     path: str
     initiators: Access = ()
     soft_threshold: int | None = None
-    """Percent of its size; 0: set in bytes by an admin."""
+    """Percent of its size."""
     write_cache: bool = False
     read_only: bool = False
     provisioning: str = "thin"

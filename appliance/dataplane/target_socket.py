@@ -246,7 +246,7 @@ def _served(response: dict[str, Any]) -> ServedLun:
     lun = {
         **response,
         "initiators": _access(response["initiators"]),
-        "soft_threshold": threshold.get("percent", 0) if threshold else None,
+        "soft_threshold": threshold["percent"] if threshold else None,
         "provisioning": response.get("provisioning", ""),
         "guid": _guid(response.get("guid")),
     }

@@ -156,7 +156,7 @@ def test_the_configuration_is_restored(appliance: Appliance, tmp_path: Path) -> 
     appliance.cli("recover", "--file", str(file))
 
     def sees() -> list[str]:
-        lists = appliance.target.call("access.list", {"target": appliance.iqn})["luns"]
+        lists = appliance.target.call("luns.list", {"target": appliance.iqn})["luns"]
         return [iqn for item in lists if item["number"] == lun for iqn in item["initiators"]]
 
     wait_for(lambda: sees() == [ESX], "the host sees its LUN again")

@@ -168,7 +168,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
 def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPool, short_target: Target) -> None:
     """The thresholds of a LUN and of its pool: a unit attention to each host."""
     volume = short_pool.create_volume("lun", 1024, compression="off")
-    short_target.add_lun(0, volume, soft_threshold={"bytes": 64 * MIB})
+    short_target.add_lun(0, volume, soft_threshold={"percent": 6})
 
     async def scenario() -> None:
         async with AsyncExitStack() as stack:

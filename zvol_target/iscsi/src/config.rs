@@ -93,8 +93,6 @@ pub struct TargetPort {
 pub struct TargetDefinition {
     /// iSCSI name.
     pub name: IscsiName,
-    /// `TargetAlias`, sent to initiators.
-    pub alias: Option<String>,
     /// The ports, at least one, each in a different portal group.
     pub ports: Vec<TargetPort>,
     /// Initiators that may log in and see the target in discovery.
@@ -110,7 +108,6 @@ impl fmt::Debug for TargetDefinition {
         formatter
             .debug_struct("TargetDefinition")
             .field("name", &self.name)
-            .field("alias", &self.alias)
             .field("ports", &self.ports)
             .field("access", &self.access)
             .field("authentication", &self.authentication)

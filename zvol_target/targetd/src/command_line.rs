@@ -10,7 +10,6 @@ use clap::{Parser, Subcommand, ValueEnum};
 use volume::engine::EngineChoice;
 
 use crate::control::AllowedUser;
-use crate::logs::LogFormat;
 
 /// `zvaai-target`
 #[derive(Debug, Parser)]
@@ -37,13 +36,9 @@ pub enum Command {
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Configuration file, created if it does not exist.
+    /// Configuration file, created if it does not exist. The key for CHAP secrets is next to it, with ".key" behind its name.
     #[arg(long)]
     pub config: PathBuf,
-    /// File with the key for CHAP secrets (32 bytes in base64), such as a systemd credential. It must exist [default: the
-    /// configuration file's name with ".key", created at the first start].
-    #[arg(long)]
-    pub key: Option<PathBuf>,
     /// Path of the control socket.
     #[arg(long)]
     pub control: PathBuf,
@@ -64,9 +59,6 @@ pub struct ServeOptions {
     /// Log level, or directives such as `info,iscsi=debug`.
     #[arg(long, default_value = "info")]
     pub log: String,
-    /// Format of the log.
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
-    pub log_format: LogFormat,
 }
 
 /// Value of `--listen`.

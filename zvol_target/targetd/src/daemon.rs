@@ -92,8 +92,7 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     // From here on, signals are received and do not end the process.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (file, configuration, vault) =
-        ConfigurationFile::open(&options.config, options.key.as_deref())?;
+    let (file, configuration, vault) = ConfigurationFile::open(&options.config)?;
     let control = ControlSocket::bind(&options.control, options.allow_user.clone())?;
     let choice = EngineChoice::from(options.engine);
     let reactors = match options.reactors {

@@ -7,7 +7,6 @@ use std::os::linux::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -17,34 +16,21 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Format of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// `Journal` if standard error is the journal (`JOURNAL_STREAM`, systemd.exec(5)), else `Text`.
-    Auto,
-    /// A line: time, level, module, message, key=value.
-    Text,
-    /// A line with a priority for the journal (sd-daemon(3)), and without time.
-    Journal,
-    /// A JSON object a line.
-    Json,
-}
-
-/// Starts logging. `filter` is a level, or directives such as `info,iscsi=debug`.
+/// Starts logging: for the journal if standard error is its stream (`JOURNAL_STREAM`, systemd.exec(5)), else with the time. `filter` is a level, or directives such as `info,iscsi=debug`.
 ///
 /// # Errors
 /// If `filter` is invalid.
-pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
+pub fn start(filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("--log {filter}: {error}"))?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false);
-    match format {
-        LogFormat::Json => logs.json().finish().with(RateLimit::default()).init(),
-        LogFormat::Journal => start_journal(logs),
-        LogFormat::Auto if stderr_is_journal() => start_journal(logs),
-        LogFormat::Auto | LogFormat::Text => logs.finish().with(RateLimit::default()).init(),
+    if stderr_is_journal() {
+        let journal = logs.event_format(Journal::default()).finish();
+        journal.with(RateLimit::default()).init();
+    } else {
+        logs.finish().with(RateLimit::default()).init();
     }
     Ok(())
 }
@@ -115,15 +101,6 @@ impl<S: Subscriber> Layer<S> for RateLimit {
         }
         true
     }
-}
-
-fn start_journal<N, W>(logs: tracing_subscriber::fmt::SubscriberBuilder<N, Format, EnvFilter, W>)
-where
-    N: for<'a> FormatFields<'a> + Send + Sync + 'static,
-    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
-{
-    let journal = logs.event_format(Journal::default()).finish();
-    journal.with(RateLimit::default()).init();
 }
 
 /// Whether standard error is the stream to the journal that the service manager announced.

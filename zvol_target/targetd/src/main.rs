@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &ServeOptions) -> Result<(), Box<dyn std::error::Error>> {
-    logs::start(options.log_format, &options.log)?;
+    logs::start(&options.log)?;
     Ok(daemon::serve(options)?)
 }
 

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
-use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
+use crate::open::{OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, volume_on_store};
 use crate::{Geometry, VolumeError};
 
 /// A volume on a block device, opened with `O_EXCL`: a device that is mounted, or has another exclusive user, is refused.
 ///
-/// Block sizes are those that the device reports. Uses `O_DIRECT` unless the caller requests the page cache.
+/// Block sizes are those that the device reports. Uses `O_DIRECT`.
 pub struct BlockVolume {
     store: Store,
 }
@@ -52,11 +52,7 @@ pub(crate) fn open_device(
     options: OpenOptions,
     clearing: impl FnOnce(&Device) -> Clearing,
 ) -> Result<Store, Problem> {
-    let flags = match options.caching {
-        Caching::Automatic | Caching::Direct => OFlags::EXCL | OFlags::DIRECT,
-        Caching::PageCache => OFlags::EXCL,
-    };
-    let file = open_descriptor(path, metadata, options, flags)?;
+    let file = open_descriptor(path, metadata, options, OFlags::EXCL | OFlags::DIRECT)?;
     let device = Device {
         geometry: device_geometry(&file)?,
         number: metadata.rdev(),

@@ -4,7 +4,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use crate::copy::{CloneEnd, CloneRefusal, CloneStep, FallbackReason};
 use crate::growth;
 use crate::ioctl::clone_file_range;
-use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
+use crate::open::{OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
-use crate::{Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, Space, VolumeError};
+use crate::{Extent, Geometry, LocalBoxFuture, SharePermit, Space, VolumeError};
 
 const LOGICAL_BLOCK_BYTES: u32 = 512;
 
@@ -33,7 +33,7 @@ const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 /// long for a command that others wait for.
 const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
 
-/// A volume on a regular file, locked with flock(2).
+/// A volume on a regular file, through the page cache, locked with flock(2).
 ///
 /// The logical block is 512 bytes. The physical block is the file system's preference (`st_blksize`; on ZFS the record size).
 pub struct FileVolume {
@@ -47,13 +47,7 @@ impl FileVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let direct = options.caching == Caching::Direct;
-        let flags = if direct {
-            OFlags::DIRECT
-        } else {
-            OFlags::empty()
-        };
-        let file = open_descriptor(path, metadata, options, flags)?;
+        let file = open_descriptor(path, metadata, options, OFlags::empty())?;
         lock(&file, options.read_only)?;
         let metadata = file.metadata().map_err(Problem::system("fstat"))?;
         let size_bytes = metadata.len();
@@ -65,10 +59,6 @@ impl FileVolume {
                 size_bytes,
                 logical_block_bytes: LOGICAL_BLOCK_BYTES,
             });
-        }
-        if direct {
-            let mut block = Buffer::new(LOGICAL_BLOCK_BYTES as usize);
-            file.read_at(&mut block, 0).map_err(Problem::NoDirect)?;
         }
         let statistics =
             fstatfs(&file).map_err(|error| Problem::system("fstatfs")(error.into()))?;

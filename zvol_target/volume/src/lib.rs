@@ -30,7 +30,7 @@ mod zvol_clone;
 pub use block::BlockVolume;
 pub use buffer::Buffer;
 pub use file::FileVolume;
-pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
+pub use open::{Backend, OpenError, OpenOptions, Opened, Problem, open};
 pub use patience::unless_given_up;
 pub use sharing::{RunningClones, SharePermit};
 pub use space::{Allocation, BlockUsage, Extent, Growth, Space};

@@ -16,20 +16,6 @@ use crate::{BlockVolume, FileVolume, Volume, ZvolVolume};
 pub struct OpenOptions {
     /// The volume is only read. Several users can then serve one file, but a block device has one user.
     pub read_only: bool,
-    /// Whether to use the kernel's page cache.
-    pub caching: Caching,
-}
-
-/// Whether reads and writes go through the kernel's page cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Caching {
-    /// Depends on the backend: with the page cache for files, without for block devices.
-    #[default]
-    Automatic,
-    /// With the page cache.
-    PageCache,
-    /// Without the page cache (`O_DIRECT`).
-    Direct,
 }
 
 /// The backend that serves a path.
@@ -96,11 +82,6 @@ pub enum Problem {
     /// Block sizes that SCSI hosts cannot use.
     #[error("its logical block of {0} bytes is not supported; it must be 512 or 4096")]
     LogicalBlock(u32),
-    /// The file system refuses `O_DIRECT`, or needs larger blocks for it.
-    #[error(
-        "its file system does not support direct I/O of 512 bytes ({0}); use the page cache for it"
-    )]
-    NoDirect(#[source] io::Error),
     /// Any other error of the system.
     #[error("{doing}: {error}")]
     System {
@@ -191,9 +172,6 @@ pub(crate) fn open_descriptor(
                 if !options.read_only =>
             {
                 Problem::NotWritable(error)
-            }
-            io::ErrorKind::InvalidInput if flags.contains(OFlags::DIRECT) => {
-                Problem::NoDirect(error)
             }
             _ => Problem::system("open")(error),
         })?;

@@ -26,12 +26,11 @@ pub(super) fn folder() -> TempDir {
 pub fn run(data: &[u8]) {
     let path: PathBuf = FOLDER.with(|folder| folder.path().join("configuration"));
     std::fs::write(&path, data).expect("a file in memory");
-    memory::bounded(FILE_MEMORY, || match ConfigurationFile::open(&path, None) {
+    memory::bounded(FILE_MEMORY, || match ConfigurationFile::open(&path) {
         Ok((mut file, configuration, _)) => {
             file.store(&configuration).expect("a file in memory");
             drop(file);
-            let again =
-                ConfigurationFile::open(&path, None).map(|(_, configuration, _)| configuration);
+            let again = ConfigurationFile::open(&path).map(|(_, configuration, _)| configuration);
             assert_eq!(again.expect("what was written is read"), configuration);
         }
         Err(error) => {

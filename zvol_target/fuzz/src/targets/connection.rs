@@ -137,7 +137,6 @@ fn site(plan: &[u8]) -> (Site, Arc<MemoryVolume>) {
     }
     let definition = TargetDefinition {
         name: TARGET.parse().expect("a name"),
-        alias: None,
         ports: vec![TargetPort {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 1,

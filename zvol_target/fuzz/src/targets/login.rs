@@ -73,7 +73,6 @@ fn site(demand: Demand) -> Site {
     let product = ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII");
     let definition = TargetDefinition {
         name: TARGET.parse().expect("a name"),
-        alias: Some("a disk".into()),
         ports: vec![TargetPort {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 1,

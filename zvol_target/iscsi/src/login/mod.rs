@@ -263,9 +263,6 @@ impl<'a> Login<'a> {
                 info!(%initiator, target = %named.name, "initiator refused: the response is the same as for a missing target");
                 return Err(LoginStatus::NotFound);
             }
-            if let Some(alias) = &named.alias {
-                text::push(answer, "TargetAlias", alias);
-            }
             // 13.9: in the first response.
             text::push(
                 answer,

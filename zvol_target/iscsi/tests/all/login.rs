@@ -205,7 +205,6 @@ fn requests_of_one_login_belong_together() {
     let (response, answers) = initiator.login_step(first, &keys);
     assert!(!response.transit);
     assert!(answers.contains(&("TargetPortalGroupTag".into(), PORTAL_GROUP.to_string())));
-    assert!(answers.contains(&("TargetAlias".into(), "test disk".into())));
     let other = LoginRequest {
         isid: [9; 6],
         ..initiator.operational()

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, definition, only, wait_until};
-use iscsi::ServerOptions;
 use iscsi::pdu::{
     DataOut, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand, SnackRequest, TargetPdu, TextRequest,
 };
+use iscsi::{ServerOptions, TargetPort};
 
 const WAIT: u8 = 0xc0;
 const HANG: u8 = 0xc1;
@@ -556,7 +556,10 @@ fn initiators_are_notified_when_their_target_is_removed_or_the_server_stops() {
     let mut initiator = fixture.log_in();
     // A change of other settings does not affect the session.
     let mut changed = definition(&fixture.device);
-    changed.alias = None;
+    changed.ports.push(TargetPort {
+        portal_group_tag: 70,
+        relative_target_port: 70,
+    });
     fixture.server.set_targets(vec![changed.clone()]).unwrap();
     initiator.ping();
     changed.access = only("iqn.2001-04.com.example:other");

@@ -79,7 +79,6 @@ pub const FAST: &[(&str, &str)] = &[
 pub fn definition(device: &Arc<MemoryTarget>) -> TargetDefinition {
     TargetDefinition {
         name: TARGET.parse().unwrap(),
-        alias: Some("test disk".into()),
         ports: vec![TargetPort {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 3,

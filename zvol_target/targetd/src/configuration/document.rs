@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use scsi::{Designation, DesignationError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use volume::Caching;
 
 use super::access::Access;
 use super::guid::DatasetGuid;
@@ -182,9 +181,6 @@ fn first_group() -> u16 {
 pub struct Target {
     /// iSCSI name, in lower case.
     pub name: String,
-    /// `TargetAlias`, sent to initiators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alias: Option<String>,
     /// The initiators that may log in.
     #[serde(default = "Access::nobody")]
     pub initiators: Access,
@@ -271,9 +267,6 @@ pub struct Lun {
     /// PRODUCT IDENTIFICATION of INQUIRY, at most 16 ASCII characters.
     #[serde(default = "default_product")]
     pub product: String,
-    /// Whether to use the kernel's page cache.
-    #[serde(default, skip_serializing_if = "is_automatic")]
-    pub caching: CachingChoice,
     /// The initiators that may use it, among those of the target.
     #[serde(default = "Access::any", skip_serializing_if = "Access::is_any")]
     pub initiators: Access,
@@ -286,9 +279,6 @@ pub struct Lun {
     /// Soft threshold of its used space: its hosts get a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_threshold: Option<Threshold>,
-    /// Space reserved for overwrites in a full pool; absent: a fraction of the pool's size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub headroom_bytes: Option<u64>,
 }
 
 /// Names of a logical unit that was served by another target: vendor, unit serial number and designators. They never change.
@@ -320,34 +310,6 @@ impl RetainedNames {
 
 fn default_product() -> String {
     "zvaai volume".to_owned()
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_automatic(choice: &CachingChoice) -> bool {
-    *choice == CachingChoice::Automatic
-}
-
-/// [`Caching`] by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CachingChoice {
-    /// With the page cache for files, without for block devices.
-    #[default]
-    Automatic,
-    /// With the page cache.
-    PageCache,
-    /// Without the page cache.
-    Direct,
-}
-
-impl From<CachingChoice> for Caching {
-    fn from(choice: CachingChoice) -> Self {
-        match choice {
-            CachingChoice::Automatic => Self::Automatic,
-            CachingChoice::PageCache => Self::PageCache,
-            CachingChoice::Direct => Self::Direct,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -69,10 +69,9 @@ impl FileError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Form { .. } | Self::Content { .. } => true,
-            Self::Key(error) => matches!(
-                error,
-                KeyError::Missing { .. } | KeyError::Malformed { .. } | KeyError::Exposed { .. }
-            ),
+            Self::Key(error) => {
+                matches!(error, KeyError::Malformed { .. } | KeyError::Exposed { .. })
+            }
             _ => false,
         }
     }
@@ -127,15 +126,11 @@ struct Versioned {
 }
 
 impl ConfigurationFile {
-    /// Locks the file at `path` and reads it; a missing file is an empty configuration. `key` is the key file; `None`: next to
-    /// the configuration file.
+    /// Locks the file at `path` and reads it; a missing file is an empty configuration.
     ///
     /// # Errors
     /// [`FileError`]; the file is not changed.
-    pub fn open(
-        path: &Path,
-        key: Option<&Path>,
-    ) -> Result<(Self, Configuration, Vault), FileError> {
+    pub fn open(path: &Path) -> Result<(Self, Configuration, Vault), FileError> {
         let absolute = std::path::absolute(path).map_err(|error| FileError::Read {
             path: path.to_owned(),
             error,
@@ -145,7 +140,7 @@ impl ConfigurationFile {
             path: absolute,
             stable: true,
         };
-        let key = KeyFile::new(key, &this.path);
+        let key = KeyFile::next_to(&this.path);
         let (configuration, vault) = this.load(key)?;
         Ok((this, configuration, vault))
     }

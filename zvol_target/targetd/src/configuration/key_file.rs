@@ -44,9 +44,6 @@ pub enum KeyError {
     /// The key is missing, although secrets are sealed with it.
     #[error(transparent)]
     Missed(#[from] MissedKey),
-    /// The file of the command line does not exist.
-    #[error("{} does not exist; create it once: openssl rand -base64 32 > FILE, mode 0600", path.display())]
-    Missing { path: PathBuf },
     /// The file does not contain a key.
     #[error("{} does not contain a key: it must be 32 bytes in base64, one line", path.display())]
     Malformed { path: PathBuf },
@@ -78,22 +75,13 @@ pub enum KeyError {
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// Whether the daemon creates a missing file. It never creates a file that the command line names.
-    may_create: bool,
 }
 
 impl KeyFile {
-    /// The file of the command line, else the file next to the configuration file.
-    pub fn new(given: Option<&Path>, configuration: &Path) -> Self {
-        match given {
-            Some(path) => Self {
-                path: path.to_owned(),
-                may_create: false,
-            },
-            None => Self {
-                path: with_suffix(configuration, ".key"),
-                may_create: true,
-            },
+    /// The file next to the configuration file.
+    pub fn next_to(configuration: &Path) -> Self {
+        Self {
+            path: with_suffix(configuration, ".key"),
         }
     }
 
@@ -106,12 +94,7 @@ impl KeyFile {
             error,
         };
         let mode = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.may_create => {
-                return Ok(None);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(KeyError::Missing { path: path() });
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(system(error)),
             Ok(metadata) => metadata.permissions().mode(),
         };

@@ -26,24 +26,17 @@ impl From<ProvisioningChoice> for Provisioning {
 
 /// Soft threshold: hosts get a unit attention when the used space reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Threshold {
+#[serde(deny_unknown_fields)]
+pub struct Threshold {
     /// Percent of the size, 1 to 100.
-    Percent(u8),
-    /// Bytes.
-    Bytes(u64),
+    pub percent: u8,
 }
 
 impl Threshold {
     /// The threshold in bytes, for a size of `whole` bytes.
     pub fn of(self, whole: u64) -> u64 {
-        match self {
-            Self::Percent(percent) => {
-                // At most the whole.
-                (u128::from(whole) * u128::from(percent.min(100)) / 100) as u64
-            }
-            Self::Bytes(bytes) => bytes,
-        }
+        // At most the whole.
+        (u128::from(whole) * u128::from(self.percent.min(100)) / 100) as u64
     }
 }
 
@@ -67,12 +60,11 @@ mod tests {
 
     #[test]
     fn a_percentage_is_of_the_whole() {
-        assert_eq!(Threshold::Percent(80).of(1000), 800);
-        assert_eq!(Threshold::Percent(100).of(u64::MAX), u64::MAX);
-        assert_eq!(Threshold::Bytes(5).of(1000), 5);
+        assert_eq!(Threshold { percent: 80 }.of(1000), 800);
+        assert_eq!(Threshold { percent: 100 }.of(u64::MAX), u64::MAX);
         let text = r#"{"percent":75}"#;
         let threshold: Threshold = serde_json::from_str(text).unwrap();
-        assert_eq!(threshold, Threshold::Percent(75));
+        assert_eq!(threshold, Threshold { percent: 75 });
         assert_eq!(serde_json::to_string(&threshold).unwrap(), text);
     }
 }

@@ -11,19 +11,13 @@ use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
 
-/// Lowest `headroom_bytes` of a LUN. Half of it lets one write of 1 MiB pass, which OpenZFS counts 24 times, with its metadata.
-const LEAST_LUN_HEADROOM: u64 = 64 << 20;
-
-/// Highest `headroom_bytes` of a LUN. 1 GiB suffices for the dirty data of a fast pool, and each LUN reserves it.
-const MOST_LUN_HEADROOM: u64 = 64 << 30;
-
 /// Highest `headroom_bytes` of a pool, more than any pool has.
 const MOST_HEADROOM: u64 = 1 << 60;
 
 /// Highest number of names of one host: an `ESXi` host has one, or some more with independent adapters.
 const INITIATORS_MAX: usize = 64;
 
-/// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
+/// Longest `CHAP_N`, bytes (RFC 7143 6.1: a text value).
 pub(super) const TEXT_LENGTH_MAX: usize = 255;
 
 /// An invalid value in a configuration.
@@ -174,10 +168,6 @@ fn validate_target(target: &Target) -> Result<(), Invalid> {
             format!("write it in canonical form: {name}"),
         ));
     }
-    if !target.alias.as_deref().is_none_or(is_text_value) {
-        let reason = format!("has at most {TEXT_LENGTH_MAX} bytes and no NUL");
-        return Err(invalid("alias", reason));
-    }
     validate_accounts(&target.authentication).map_err(|error| within("authentication", error))?;
     let mut numbers = HashSet::new();
     for (at, lun) in target.luns.iter().enumerate() {
@@ -253,10 +243,9 @@ pub fn check_secret(place: &str, name: &str, secret: &SecretText) -> Result<(), 
 
 fn validate_threshold(threshold: Option<Threshold>) -> Result<(), Invalid> {
     match threshold {
-        Some(Threshold::Percent(percent)) if !(1..=100).contains(&percent) => {
+        Some(Threshold { percent }) if !(1..=100).contains(&percent) => {
             Err(invalid("soft_threshold.percent", "must be 1 to 100"))
         }
-        Some(Threshold::Bytes(0)) => Err(invalid("soft_threshold.bytes", "must be 1 or more")),
         _ => Ok(()),
     }
 }
@@ -308,20 +297,6 @@ fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
         validate_retained_names(retained).map_err(|error| within("designation", error))?;
     }
     validate_threshold(lun.soft_threshold)?;
-    if lun
-        .headroom_bytes
-        .is_some_and(|bytes| bytes < LEAST_LUN_HEADROOM)
-    {
-        let reason = format!("must be {LEAST_LUN_HEADROOM} or more: less permits no overwrite");
-        return Err(invalid("headroom_bytes", reason));
-    }
-    if lun
-        .headroom_bytes
-        .is_some_and(|bytes| bytes > MOST_LUN_HEADROOM)
-    {
-        let reason = format!("must be {MOST_LUN_HEADROOM} or less");
-        return Err(invalid("headroom_bytes", reason));
-    }
     if !lun.path.is_absolute() {
         return Err(invalid("path", "must be absolute"));
     }

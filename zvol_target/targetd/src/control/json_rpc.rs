@@ -4,9 +4,6 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Most requests in one batch.
-const MOST_REQUESTS: usize = 64;
-
 /// An error of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[error("{message} ({code})")]
@@ -68,46 +65,27 @@ pub trait Methods {
     ) -> impl Future<Output = Result<Value, RpcError>>;
 }
 
-/// Answers one message: a request, a notification, or a batch. `None` if no answer is due.
-pub async fn answer(message: &[u8], methods: &impl Methods) -> Option<Value> {
-    match serde_json::from_slice(message) {
-        Err(error) => Some(failure(
-            &Value::Null,
-            &RpcError::new(code::PARSE_ERROR, format!("not JSON: {error}")),
-        )),
-        Ok(Value::Array(requests)) if requests.is_empty() || requests.len() > MOST_REQUESTS => {
-            let message = format!("a batch has 1 to {MOST_REQUESTS} requests");
-            Some(failure(
-                &Value::Null,
-                &RpcError::new(code::INVALID_REQUEST, message),
-            ))
+/// Answers one request.
+pub async fn answer(message: &[u8], methods: &impl Methods) -> Value {
+    let request = match serde_json::from_slice::<Value>(message) {
+        Ok(request) => Request::try_from(request),
+        Err(error) => {
+            let error = RpcError::new(code::PARSE_ERROR, format!("not JSON: {error}"));
+            return failure(&Value::Null, &error);
         }
-        Ok(Value::Array(requests)) => {
-            let mut answers = Vec::new();
-            for request in requests {
-                answers.extend(answer_one(request, methods).await);
-            }
-            (!answers.is_empty()).then_some(Value::Array(answers))
-        }
-        Ok(request) => answer_one(request, methods).await,
-    }
-}
-
-async fn answer_one(request: Value, methods: &impl Methods) -> Option<Value> {
-    let Request { id, method, params } = match Request::try_from(request) {
+    };
+    let Request { id, method, params } = match request {
         Ok(request) => request,
-        Err((id, error)) => return Some(failure(&id, &error)),
+        Err((id, error)) => return failure(&id, &error),
     };
     let result = match params {
         Ok(params) => methods.call(&method, params).await,
         Err(error) => Err(error),
     };
-    // A request without id is a notification, which has no answer.
-    let id = id?;
-    Some(match result {
+    match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => failure(&id, &error),
-    })
+    }
 }
 
 fn failure(id: &Value, error: &RpcError) -> Value {
@@ -115,7 +93,7 @@ fn failure(id: &Value, error: &RpcError) -> Value {
 }
 
 struct Request {
-    id: Option<Value>,
+    id: Value,
     method: String,
     params: Result<Map<String, Value>, RpcError>,
 }
@@ -128,17 +106,14 @@ impl TryFrom<Value> for Request {
         let Value::Object(mut request) = request else {
             return Err(refuse(Value::Null, "a request is an object"));
         };
-        let id = request.remove("id");
-        let known = match &id {
-            None => Value::Null,
-            Some(id @ (Value::Null | Value::String(_) | Value::Number(_))) => id.clone(),
-            Some(_) => return Err(refuse(Value::Null, "id must be a string or a number")),
+        let Some(id @ (Value::String(_) | Value::Number(_))) = request.remove("id") else {
+            return Err(refuse(Value::Null, "id must be a string or a number"));
         };
         if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return Err(refuse(known, "jsonrpc must be \"2.0\""));
+            return Err(refuse(id, "jsonrpc must be \"2.0\""));
         }
         let Some(Value::String(method)) = request.remove("method") else {
-            return Err(refuse(known, "method must be a string"));
+            return Err(refuse(id, "method must be a string"));
         };
         let params = match request.remove("params") {
             None => Ok(Map::new()),
@@ -147,7 +122,7 @@ impl TryFrom<Value> for Request {
                 code::INVALID_PARAMS,
                 "parameters are given by name, not by position",
             )),
-            Some(_) => return Err(refuse(known, "params must be an object")),
+            Some(_) => return Err(refuse(id, "params must be an object")),
         };
         Ok(Self { id, method, params })
     }
@@ -155,17 +130,13 @@ impl TryFrom<Value> for Request {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
 
-    /// Adds `a` and `b`, and counts its calls.
-    #[derive(Default)]
-    struct Adder(RefCell<u32>);
+    /// Adds `a` and `b`.
+    struct Adder;
 
     impl Methods for Adder {
         async fn call(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
-            *self.0.borrow_mut() += 1;
             if method != "add" {
                 return Err(RpcError::new(code::METHOD_NOT_FOUND, method));
             }
@@ -178,9 +149,7 @@ mod tests {
     }
 
     async fn of(message: &str) -> Value {
-        answer(message.as_bytes(), &Adder::default())
-            .await
-            .unwrap_or(Value::Null)
+        answer(message.as_bytes(), &Adder).await
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -198,6 +167,11 @@ mod tests {
             ("{", code::PARSE_ERROR, json!(null)),
             ("[]", code::INVALID_REQUEST, json!(null)),
             ("1", code::INVALID_REQUEST, json!(null)),
+            (
+                r#"{"jsonrpc":"2.0","method":"add"}"#,
+                code::INVALID_REQUEST,
+                json!(null),
+            ),
             (
                 r#"{"id":7,"method":"add"}"#,
                 code::INVALID_REQUEST,
@@ -228,24 +202,5 @@ mod tests {
             assert_eq!(answer["error"]["code"], number, "{message}");
             assert_eq!(answer["id"], id, "{message}");
         }
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn notifications_run_without_an_answer() {
-        let adder = Adder::default();
-        let notification = br#"{"jsonrpc":"2.0","method":"add"}"#;
-        assert_eq!(answer(notification, &adder).await, None);
-        assert_eq!(*adder.0.borrow(), 1);
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_batch_is_answered_as_one() {
-        let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"add","params":{"a":1,"b":2}},
-                        {"jsonrpc":"2.0","method":"add"},
-                        5]"#;
-        let answer = of(batch).await;
-        assert_eq!(answer.as_array().map(Vec::len), Some(2));
-        assert_eq!(answer[0]["result"], 3);
-        assert_eq!(answer[1]["error"]["code"], code::INVALID_REQUEST);
     }
 }

@@ -186,17 +186,15 @@ async fn converse(
         let answer = if too_long {
             let message = format!("a message has at most {MOST_MESSAGE_BYTES} bytes");
             let error = RpcError::new(code::INVALID_REQUEST, message);
-            Some(serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}))
+            serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error})
         } else {
             answer(&line, methods).await
         };
         // It can contain a secret.
         line.zeroize();
-        if let Some(answer) = answer {
-            let mut answer = serde_json::to_vec(&answer)?;
-            answer.push(b'\n');
-            sender.write_all(&answer).await?;
-        }
+        let mut answer = serde_json::to_vec(&answer)?;
+        answer.push(b'\n');
+        sender.write_all(&answer).await?;
         if too_long {
             // The begin of the next message is unknown.
             return Ok(());

@@ -27,7 +27,6 @@ pub(super) fn definition(
     let holder = Holder::Target(target.name.clone());
     Ok(TargetDefinition {
         name: name(&target.name)?,
-        alias: target.alias.clone(),
         ports: groups
             .iter()
             .map(|group| TargetPort {

@@ -25,15 +25,12 @@ pub enum ServiceError {
     /// The portal does not exist.
     #[error("there is no portal {0}")]
     NoPortal(SocketAddr),
-    /// The portal group does not exist.
-    #[error("there is no portal group {0}")]
-    NoGroup(u16),
     /// The host group does not exist.
     #[error("there is no host group {0:?}")]
     NoHostGroup(String),
-    /// A target of this name exists with another setting.
-    #[error("target {0} exists with another {1}; change or delete it")]
-    TargetDiffers(String, &'static str),
+    /// A target of this name exists with another access list.
+    #[error("target {0} exists with another access list; change or delete it")]
+    TargetDiffers(String),
     /// The number belongs to another logical unit.
     #[error("target {target} has another LUN {number}; change or delete it")]
     LunDiffers { target: String, number: u16 },

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::configuration::{
-    Access, CachingChoice, DatasetGuid, Lun, ProvisioningChoice, Threshold,
-};
+use crate::configuration::{Access, DatasetGuid, Lun, ProvisioningChoice, Threshold};
 
 /// Location of the persistent reservations that survive a power loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +60,6 @@ pub struct LunChange {
     pub read_only: Option<bool>,
     /// PRODUCT IDENTIFICATION.
     pub product: Option<String>,
-    /// Whether to use the kernel's page cache.
-    pub caching: Option<CachingChoice>,
     /// The initiators that may use it.
     pub initiators: Option<Access>,
     /// Location of persistent reservations.
@@ -72,8 +68,6 @@ pub struct LunChange {
     pub provisioning: Option<ProvisioningChoice>,
     /// Soft threshold for hosts.
     pub soft_threshold: Setting<Option<Threshold>>,
-    /// Space reserved for overwrites, bytes.
-    pub headroom_bytes: Setting<Option<u64>>,
 }
 
 impl LunChange {
@@ -87,12 +81,10 @@ impl LunChange {
             write_cache,
             read_only,
             product,
-            caching,
             initiators,
             reservations,
             provisioning,
             soft_threshold,
-            headroom_bytes,
         } = lun.clone();
         Lun {
             number,
@@ -103,7 +95,6 @@ impl LunChange {
             write_cache: self.write_cache.unwrap_or(write_cache),
             read_only: self.read_only.unwrap_or(read_only),
             product: self.product.unwrap_or(product),
-            caching: self.caching.unwrap_or(caching),
             initiators: self.initiators.unwrap_or(initiators),
             reservations: match self.reservations {
                 None => reservations,
@@ -112,7 +103,6 @@ impl LunChange {
             },
             provisioning: self.provisioning.unwrap_or(provisioning),
             soft_threshold: self.soft_threshold.or(soft_threshold),
-            headroom_bytes: self.headroom_bytes.or(headroom_bytes),
         }
     }
 }

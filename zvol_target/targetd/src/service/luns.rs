@@ -122,7 +122,7 @@ async fn exchange(
 ) -> Result<Closing, ServiceError> {
     let reopen = |lun: &Lun| {
         let reservations = lun.reservations.clone();
-        (lun.path.clone(), lun.read_only, lun.caching, reservations)
+        (lun.path.clone(), lun.read_only, reservations)
     };
     let cache_ends = old.write_cache && !new.write_cache;
     if !place.is_serving()? {

@@ -310,7 +310,7 @@ mod tests {
         let text = serde_json::json!({"version": 2, "targets": [{"name": IQN, "luns": luns}]});
         let path = home.join("target.json");
         std::fs::write(&path, text.to_string()).unwrap();
-        let (file, configuration, vault) = ConfigurationFile::open(&path, None).unwrap();
+        let (file, configuration, vault) = ConfigurationFile::open(&path).unwrap();
         let parts = Parts {
             file,
             configuration,

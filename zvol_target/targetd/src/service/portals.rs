@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use iscsi::Server;
 
 use super::{Service, ServiceError};
-use crate::configuration::{Configuration, Portal, PortalGroup};
+use crate::configuration::{Configuration, Portal};
 
 impl Service {
     /// Open portals, with the ports that the system chose.
@@ -119,19 +119,6 @@ impl Service {
         let present = find(&portals, address).ok_or(ServiceError::NoPortal(address))?;
         portals.remove(present);
         self.change_portals(portals)
-    }
-
-    /// Sets the identifiers of a portal group's ports. If the relative target port identifier changes, sessions of the group end:
-    /// for their hosts it is a different port.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoGroup`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
-    pub fn set_portal_group(&mut self, group: PortalGroup) -> Result<(), ServiceError> {
-        let mut candidate = self.configuration.clone();
-        let mut groups = candidate.portal_groups.iter_mut();
-        let present = groups.find(|present| present.tag == group.tag);
-        *present.ok_or(ServiceError::NoGroup(group.tag))? = group;
-        self.change_targets(candidate)
     }
 
     fn changeable_portals(&self) -> Result<Vec<Portal>, ServiceError> {

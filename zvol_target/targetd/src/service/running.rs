@@ -324,7 +324,6 @@ pub(super) fn require_zvol(volume: &dyn Volume, lun: &Lun) -> Result<(), Unusabl
 fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
     let options = OpenOptions {
         read_only: lun.read_only,
-        caching: lun.caching.into(),
     };
     let opened = volume::open(&lun.path, options)?;
     if let Some(expected) = lun.guid {

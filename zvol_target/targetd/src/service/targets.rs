@@ -15,15 +15,11 @@ impl Service {
     pub fn create_target(
         &mut self,
         name: &str,
-        alias: Option<String>,
         initiators: Option<Access>,
     ) -> Result<bool, ServiceError> {
         if let Ok(target) = self.target(name) {
-            let differs = |what| Err(ServiceError::TargetDiffers(name.to_owned(), what));
-            return if target.alias != alias {
-                differs("alias")
-            } else if initiators.is_some_and(|initiators| target.initiators != initiators) {
-                differs("access list")
+            return if initiators.is_some_and(|initiators| target.initiators != initiators) {
+                Err(ServiceError::TargetDiffers(name.to_owned()))
             } else {
                 Ok(false)
             };
@@ -31,7 +27,6 @@ impl Service {
         let mut candidate = self.configuration.clone();
         candidate.targets.push(Target {
             name: name.to_owned(),
-            alias,
             initiators: initiators.unwrap_or_else(Access::nobody),
             authentication: Accounts::default(),
             luns: Vec::new(),
@@ -43,16 +38,6 @@ impl Service {
             self.running.remove(name);
         }
         changed.map(|()| true)
-    }
-
-    /// Sets or removes the alias of a target.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
-    pub fn change_target(&mut self, name: &str, alias: Option<String>) -> Result<(), ServiceError> {
-        let mut candidate = self.configuration.clone();
-        target_of(&mut candidate, name)?.alias = alias;
-        self.change_targets(candidate)
     }
 
     /// Ends a target's sessions, and deletes it with its logical units. Its volumes may still be closing afterwards.

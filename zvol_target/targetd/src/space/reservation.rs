@@ -68,7 +68,7 @@ impl KnownLun {
         if !self.may_try() {
             return self.problem.clone().map_or(Ok(()), Err);
         }
-        let headroom = terms.headroom_of(lun);
+        let headroom = terms.lun_headroom;
         let is_thin = lun.provisioning == ProvisioningChoice::Thin;
         let ends = terms.overcommitted && is_thin;
         let desired = if ends {

@@ -52,18 +52,11 @@ pub(super) struct Terms {
     pool: PoolFigures,
     headroom: u64,
     settings: Option<PoolSettings>,
-    /// Headroom of a LUN without the setting.
-    lun_headroom: u64,
+    /// Space to reserve for the overwrites of a LUN.
+    pub lun_headroom: u64,
     pub overcommitted: bool,
     /// Bytes reserved so far in this update.
     pub taken: Cell<u64>,
-}
-
-impl Terms {
-    /// Space to reserve for the overwrites of a LUN.
-    pub fn headroom_of(&self, lun: &Lun) -> u64 {
-        lun.headroom_bytes.unwrap_or(self.lun_headroom)
-    }
 }
 
 /// A served LUN, with its unit and the figures of its zvol.
@@ -81,8 +74,8 @@ pub(super) async fn update(
     let mut members: Vec<Member> = members.into_iter().zip(reading.datasets).collect();
     let terms = terms(service, store, known, reading.pool, &members);
     // Reservations that become smaller come first.
-    members.sort_by_key(|((lun, _), dataset)| {
-        let desired = |used: u64| used.saturating_add(terms.headroom_of(lun));
+    members.sort_by_key(|(_, dataset)| {
+        let desired = |used: u64| used.saturating_add(terms.lun_headroom);
         dataset
             .as_ref()
             .is_none_or(|dataset| dataset.reservation < desired(dataset.used))
@@ -207,7 +200,7 @@ fn zvol_space(
     let size = unit.volume().geometry().size_bytes;
     let covered =
         (lun.provisioning == ProvisioningChoice::Thick).then_some(dataset.refreservation >= size);
-    let headroom = terms.headroom_of(lun);
+    let headroom = terms.lun_headroom;
     let held = dataset.reserved_bytes();
     let (available, limit) = if covered == Some(true) {
         known.growth = Growth::Allowed;

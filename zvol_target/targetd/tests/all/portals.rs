@@ -259,16 +259,15 @@ fn without_any_usable_portal_it_does_not_start() {
 }
 
 #[test]
-fn identifiers_of_a_port_can_be_given_and_stay() {
+fn identifiers_of_a_port_stay() {
     let home = Home::new();
     let first = free_address("127.0.0.1");
-    let daemon = at(&home, first);
-    let group = |port: u16| json!({"tag": 1, "relative_target_port": port, "target_port_group": 9});
-    daemon.call("portals.set_group", &group(17));
-    assert_eq!(daemon.refusal("portals.set_group", &group(0)), -32602);
-    let unknown = json!({"tag": 5, "relative_target_port": 5});
-    assert_eq!(daemon.refusal("portals.set_group", &unknown), -32001);
-    drop(daemon);
+    drop(at(&home, first));
+    let file = home.path("target.json");
+    let mut stored: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    stored["portal_groups"] =
+        json!([{"tag": 1, "relative_target_port": 17, "target_port_group": 9}]);
+    std::fs::write(&file, stored.to_string()).unwrap();
     let _daemon = Daemon::spawn(&home, &mut command(&home));
     let mut host = Host::log_in(&first.to_string(), HOST);
     host.attentions(0);

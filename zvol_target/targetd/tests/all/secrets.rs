@@ -260,27 +260,23 @@ fn discovery_has_separate_accounts() {
 }
 
 #[test]
-fn a_key_from_another_path_is_used_unchanged() {
+fn a_key_file_that_others_can_read_or_without_a_key_is_refused() {
     let home = Home::new();
-    let key = home.path("credential");
+    let key = home.path("target.json.key");
     let refused = |said: &str| {
-        let mut command = home.command();
-        let output = command.arg("--key").arg(&key).output().unwrap();
-        assert!(!output.status.success());
+        let output = home.command().output().unwrap();
+        assert_eq!(output.status.code(), Some(78));
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains(said) && text.contains("credential"), "{text}");
+        assert!(text.contains(said) && text.contains("json.key"), "{text}");
     };
-    refused("does not exist; create it once");
+    let set_mode = |mode| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
     fs::write(&key, "not a key\n").unwrap();
+    set_mode(0o644);
     refused("can be read by other users");
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    set_mode(0o600);
     refused("does not contain a key");
-    fs::remove_file(&key).unwrap();
     fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
-    let mut command = home.command();
-    let _daemon = Daemon::spawn(&home, command.arg("--key").arg(&key));
-    assert!(!home.path("target.json.key").exists());
+    let _daemon = Daemon::start(&home);
 }
 
 #[test]

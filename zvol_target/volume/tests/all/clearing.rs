@@ -4,8 +4,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
-use volume::{Allocation, Buffer, Caching, Extent, OpenOptions, Stability, Volume, VolumeError};
+use crate::common::{
+    LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, set_direct, sparse_file,
+};
+use volume::{Allocation, Buffer, Extent, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 12 << 20;
 const MIB: u64 = 1 << 20;
@@ -83,13 +85,13 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
 fn files() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
-    for caching in [Caching::PageCache, Caching::Direct] {
+    for direct in [false, true] {
         on_each_engine(async || {
-            let options = OpenOptions {
-                caching,
-                ..OpenOptions::default()
-            };
-            exercise(&*open(&path, options), &path).await;
+            let volume = open(&path, OpenOptions::default());
+            if direct {
+                set_direct(&path);
+            }
+            exercise(&*volume, &path).await;
         });
     }
 }
@@ -111,14 +113,10 @@ fn block_devices() {
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
-    for (sector, caching) in [(512, Caching::Direct), (4096, Caching::PageCache)] {
+    for sector in [512, 4096] {
         let device = LoopDevice::new(&path, sector);
         on_each_engine(async || {
-            let options = OpenOptions {
-                caching,
-                ..OpenOptions::default()
-            };
-            exercise(&*open(&device.0, options), &path).await;
+            exercise(&*open(&device.0, OpenOptions::default()), &path).await;
         });
     }
 }
@@ -128,10 +126,7 @@ fn a_read_only_volume_is_not_cleared() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let options = OpenOptions {
-            read_only: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions { read_only: true };
         let volume = open(&path, options);
         assert_eq!(volume.unmap_granularity(), None);
         let refused = volume.clear(0, MIB, Stability::Cached).await;

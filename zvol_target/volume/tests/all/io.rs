@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading, writing and flushing on real files and devices, with each engine.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{
-    LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, sparse_file,
+    LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, set_direct, sparse_file,
 };
 use volume::engine::{self, EngineChoice, EngineError};
-use volume::{Buffer, Caching, Geometry, OpenOptions, Stability, Volume, VolumeError};
+use volume::{Buffer, Geometry, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 16 << 20;
-
-fn options(caching: Caching) -> OpenOptions {
-    OpenOptions {
-        caching,
-        ..OpenOptions::default()
-    }
-}
 
 async fn exercise(volume: &dyn Volume) {
     let block = volume.geometry().logical_block_bytes as usize;
@@ -110,9 +104,12 @@ async fn give_up<T>(future: impl Future<Output = T>) {
 fn file_through_the_page_cache_and_past_it() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
-    for caching in [Caching::Automatic, Caching::Direct] {
+    for direct in [false, true] {
         on_each_engine(async || {
-            let volume = open(&path, options(caching));
+            let volume = open(&path, OpenOptions::default());
+            if direct {
+                set_direct(&path);
+            }
             assert_eq!(volume.geometry().size_bytes, SIZE);
             exercise(&*volume).await;
             refuses_ranges_that_do_not_fit(&*volume).await;
@@ -127,7 +124,8 @@ fn a_short_operation_does_not_wait_for_all_long_ones() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::Direct));
+        let volume = open(&path, OpenOptions::default());
+        set_direct(&path);
         let ended = Rc::new(Cell::new(0_u64));
         let long: Vec<_> = (0..LONG)
             .map(|number| {
@@ -168,21 +166,19 @@ fn block_device() {
     let file = sparse_file(directory.path(), SIZE);
     for sector in [512, 4096] {
         let device = LoopDevice::new(&file, sector);
-        for caching in [Caching::Automatic, Caching::PageCache] {
-            on_each_engine(async || {
-                let volume = open(&device.0, options(caching));
-                let Geometry {
-                    size_bytes,
-                    logical_block_bytes,
-                    physical_block_bytes,
-                } = volume.geometry();
-                assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
-                assert!(physical_block_bytes >= sector);
-                exercise(&*volume).await;
-                refuses_ranges_that_do_not_fit(&*volume).await;
-                concurrently(volume).await;
-            });
-        }
+        on_each_engine(async || {
+            let volume = open(&device.0, OpenOptions::default());
+            let Geometry {
+                size_bytes,
+                logical_block_bytes,
+                physical_block_bytes,
+            } = volume.geometry();
+            assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
+            assert!(physical_block_bytes >= sector);
+            exercise(&*volume).await;
+            refuses_ranges_that_do_not_fit(&*volume).await;
+            concurrently(volume).await;
+        });
     }
 }
 
@@ -221,7 +217,8 @@ fn a_full_file_system_is_out_of_space() {
     let ext4 = Ext4::new();
     let path = sparse_file(ext4.directory.path(), 64 << 20);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::Direct));
+        let volume = open(&path, OpenOptions::default());
+        set_direct(&path);
         let write = volume
             .write(0, pattern(40 << 20, 1), Stability::Stable)
             .await;
@@ -234,11 +231,10 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
     if !is_root() {
         return;
     }
-    // A device with a page cache, and too little space behind it: cached writes succeed, and their writeback fails.
-    let tmpfs = Tmpfs::new(1 << 20);
-    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
     on_each_engine(async || {
-        let volume = open(&device.0, options(Caching::PageCache));
+        let ext4 = Ext4::with_too_little_space();
+        let path = sparse_file(ext4.directory.path(), SIZE / 2);
+        let volume = open(&path, OpenOptions::default());
         let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
         write.await.unwrap();
         let first = volume.flush().await;
@@ -251,7 +247,7 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
         // `refresh` returns an error, so that the owner opens the volume again, which repairs it.
         assert!(matches!(volume.refresh(), Err(VolumeError::Device(_))));
         drop(volume);
-        let volume = open(&device.0, options(Caching::PageCache));
+        let volume = open(&path, OpenOptions::default());
         volume.flush().await.unwrap();
         volume.refresh().unwrap();
     });
@@ -266,7 +262,7 @@ fn a_stable_write_without_space_does_not_affect_later_flushes() {
     let path = sparse_file(ext4.directory.path(), SIZE);
     let filler = ext4.directory.path().join("filler");
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::PageCache));
+        let volume = open(&path, OpenOptions::default());
         let write = volume.write(0, pattern(4096, 1), Stability::Stable);
         write.await.unwrap();
         let full = std::fs::write(&filler, vec![1; SIZE as usize]);
@@ -295,7 +291,7 @@ fn dirty_pages_of_an_earlier_user_that_cannot_be_stored_fail_flushes() {
         let mut one_before = std::fs::File::options();
         let one_before = one_before.write(true).open(&device.0).unwrap();
         one_before.write_all_at(&pattern(2 << 20, 1), 0).unwrap();
-        let volume = open(&device.0, options(Caching::PageCache));
+        let volume = open(&device.0, OpenOptions::default());
         let flushed = volume.flush().await;
         assert!(
             matches!(flushed, Err(VolumeError::Device(_))),
@@ -309,10 +305,10 @@ fn of_many_flushes_at_once_none_hides_the_loss() {
     if !is_root() {
         return;
     }
-    let tmpfs = Tmpfs::new(1 << 20);
-    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
     on_each_engine(async || {
-        let volume = open(&device.0, options(Caching::PageCache));
+        let ext4 = Ext4::with_too_little_space();
+        let path = sparse_file(ext4.directory.path(), SIZE / 2);
+        let volume = open(&path, OpenOptions::default());
         let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
         write.await.unwrap();
         // The kernel reports the error to one of them, and success to the others.
@@ -340,7 +336,7 @@ fn a_flush_given_up_is_not_followed_by_a_good_one() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::PageCache));
+        let volume = open(&path, OpenOptions::default());
         volume
             .write(0, pattern(4096, 1), Stability::Cached)
             .await
@@ -383,11 +379,14 @@ fn a_file_system_that_became_read_only_refuses_writes() {
     if !is_root() {
         return;
     }
-    for caching in [Caching::PageCache, Caching::Direct] {
+    for direct in [false, true] {
         on_each_engine(async || {
             let ext4 = Ext4::new();
             let path = sparse_file(ext4.directory.path(), 1 << 20);
-            let volume = open(&path, options(caching));
+            let volume = open(&path, OpenOptions::default());
+            if direct {
+                set_direct(&path);
+            }
             let write = volume.write(0, pattern(4096, 1), Stability::Stable);
             write.await.unwrap();
             // As after an error of its journal.
@@ -418,7 +417,7 @@ fn a_stable_write_is_on_the_device_when_it_ends_and_a_cached_one_after_the_flush
     let path = sparse_file(ext4.directory.path(), 1 << 20);
     let seed = Cell::new(0);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::PageCache));
+        let volume = open(&path, OpenOptions::default());
         let unlike_any_before = || {
             seed.set(seed.get() + 1);
             pattern(4096, seed.get())
@@ -445,7 +444,7 @@ fn a_file_system_that_hangs_blocks_only_its_writers() {
     let overlay = Overlay::new(ext4.directory.path());
     let path = sparse_file(overlay.directory.path(), 1 << 20);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::PageCache));
+        let volume = open(&path, OpenOptions::default());
         let before = volume.write(0, pattern(4096, 1), Stability::Cached);
         before.await.unwrap();
         let frozen = Frozen::new(ext4.directory.path());
@@ -521,15 +520,29 @@ impl Drop for Overlay {
 struct Ext4 {
     directory: tempfile::TempDir,
     _device: LoopDevice,
-    image: tempfile::TempDir,
+    image: PathBuf,
+    _folder: Box<dyn Any>,
 }
 
 impl Ext4 {
     fn new() -> Self {
-        let image = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let device = LoopDevice::new(&sparse_file(image.path(), SIZE), 512);
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self::on(sparse_file(folder.path(), SIZE), folder)
+    }
+
+    /// Cached writes of 1 MiB and more succeed, and their writeback fails.
+    fn with_too_little_space() -> Self {
+        let tmpfs = Tmpfs::new(1 << 20);
+        Self::on(sparse_file(tmpfs.0.path(), SIZE), tmpfs)
+    }
+
+    fn on(image: PathBuf, folder: impl Any) -> Self {
+        let device = LoopDevice::new(&image, 512);
         let directory = tempfile::tempdir().unwrap();
-        for (program, arguments) in [("mkfs.ext4", vec!["-q"]), ("mount", vec![])] {
+        for (program, arguments) in [
+            ("mkfs.ext4", vec!["-q", "-N", "64", "-O", "^has_journal"]),
+            ("mount", vec![]),
+        ] {
             let mut command = std::process::Command::new(program);
             command.args(arguments).arg(&device.0);
             if program == "mount" {
@@ -541,6 +554,7 @@ impl Ext4 {
             directory,
             _device: device,
             image,
+            _folder: Box::new(folder),
         }
     }
 }
@@ -548,7 +562,7 @@ impl Ext4 {
 impl Ext4 {
     /// Whether some blocks of the device are `data`, regardless of the page cache.
     fn device_holds(&self, data: &[u8]) -> bool {
-        let device = std::fs::read(self.image.path().join("volume")).unwrap();
+        let device = std::fs::read(&self.image).unwrap();
         device
             .windows(data.len())
             .step_by(1024)
@@ -568,10 +582,7 @@ fn a_read_only_volume_refuses_writes() {
     let directory = tempfile::tempdir().unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let read_only = OpenOptions {
-            read_only: true,
-            ..OpenOptions::default()
-        };
+        let read_only = OpenOptions { read_only: true };
         let volume = open(&path, read_only);
         assert!(volume.read_only());
         let write = volume.write(0, pattern(512, 1), Stability::Stable).await;
@@ -600,7 +611,8 @@ fn writes_given_up_run_to_their_end() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let volume = open(&path, options(Caching::Direct));
+        let volume = open(&path, OpenOptions::default());
+        set_direct(&path);
         give_up(volume.write(0, pattern(1 << 20, 7), Stability::Stable)).await;
         let file = std::fs::File::open(&path).unwrap();
         let mut content = vec![0; 1 << 20];
@@ -621,17 +633,15 @@ fn a_runtime_that_ends_waits_for_the_kernel() {
     let path = sparse_file(directory.path(), SIZE);
     for _ in 0..16 {
         on_each_engine(async || {
-            let volume = open(&path, options(Caching::Direct));
+            let volume = open(&path, OpenOptions::default());
+            set_direct(&path);
             for task in 0..32_u64 {
                 let offset = task * (64 << 10);
                 give_up(volume.read(offset, Buffer::new(64 << 10))).await;
                 // A task still waits for this one when the runtime ends.
                 let path = path.clone();
                 tokio::task::spawn_local(async move {
-                    let read_only = OpenOptions {
-                        read_only: true,
-                        caching: Caching::Direct,
-                    };
+                    let read_only = OpenOptions { read_only: true };
                     if let Ok(opened) = volume::open(&path, read_only) {
                         let _ = opened.volume.read(0, Buffer::new(1 << 20)).await;
                     }
@@ -647,7 +657,8 @@ fn more_operations_than_the_ring_holds() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {
-        let volume = Rc::new(open(&path, options(Caching::Direct)));
+        let volume = Rc::new(open(&path, OpenOptions::default()));
+        set_direct(&path);
         volume
             .write(0, pattern(SIZE as usize, 3), Stability::Stable)
             .await

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{LoopDevice, is_root, open, sparse_file};
-use volume::{Backend, Caching, OpenOptions, Problem};
+use volume::{Backend, OpenOptions, Problem};
 
 fn problem(path: &Path, options: OpenOptions) -> Problem {
     match volume::open(path, options) {
@@ -21,10 +21,7 @@ fn problem(path: &Path, options: OpenOptions) -> Problem {
 
 const SIZE: u64 = 1 << 20;
 
-const READ_ONLY: OpenOptions = OpenOptions {
-    read_only: true,
-    caching: Caching::Automatic,
-};
+const READ_ONLY: OpenOptions = OpenOptions { read_only: true };
 
 #[test]
 fn refuses_other_file_types() {

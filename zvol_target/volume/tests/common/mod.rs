@@ -4,11 +4,13 @@
 
 use std::fs::File;
 use std::future::Future;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use volume::engine::{self, EngineChoice, EngineKind};
 use volume::{Buffer, OpenOptions, Problem, Volume};
@@ -168,5 +170,19 @@ impl Drop for Mounted {
             .arg("--lazy")
             .arg(self.path())
             .status();
+    }
+}
+
+/// Switches the open volume at `path` to direct I/O, as block devices have it.
+pub fn set_direct(path: &Path) {
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        if !std::fs::read_link(entry.path()).is_ok_and(|opened| opened == path) {
+            continue;
+        }
+        let number = entry.file_name().to_str().unwrap().parse().unwrap();
+        #[expect(unsafe_code, reason = "the volume has the descriptor open")]
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let flags = fcntl_getfl(descriptor).unwrap();
+        fcntl_setfl(descriptor, flags | OFlags::DIRECT).unwrap();
     }
 }

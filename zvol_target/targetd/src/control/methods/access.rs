@@ -10,19 +10,6 @@ use crate::service::Service;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Of {
-    target: String,
-}
-
-pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
-    let target = service.target(&canonical(&params.target)?)?;
-    let luns = target.luns.iter();
-    let luns = luns.map(|lun| json!({"number": lun.number, "initiators": lun.initiators}));
-    Ok(json!({"initiators": target.initiators, "luns": luns.collect::<Vec<_>>()}))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Set {
     target: String,
     /// Absent: the target itself.

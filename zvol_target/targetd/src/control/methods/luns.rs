@@ -10,9 +10,7 @@ use volume::Backend;
 use volume::zfs::Sync;
 
 use super::{RpcError, canonical};
-use crate::configuration::{
-    Access, CachingChoice, DatasetGuid, Lun, ProvisioningChoice, Target, Threshold,
-};
+use crate::configuration::{Access, DatasetGuid, Lun, ProvisioningChoice, Target, Threshold};
 use crate::service::{
     self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Setting, Shared,
 };
@@ -42,7 +40,6 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
         "write_cache": lun.write_cache,
         "read_only": lun.read_only,
         "product": lun.product,
-        "caching": lun.caching,
         "initiators": lun.initiators,
         "provisioning": lun.provisioning,
     });
@@ -57,9 +54,6 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
     }
     if let Some(threshold) = lun.soft_threshold {
         shown["soft_threshold"] = json!(threshold);
-    }
-    if let Some(bytes) = lun.headroom_bytes {
-        shown["headroom_bytes"] = json!(bytes);
     }
     let Some(RunningLun { unit, state }) = running else {
         return shown;
@@ -147,7 +141,6 @@ pub(super) struct Change {
     write_cache: Option<bool>,
     read_only: Option<bool>,
     product: Option<String>,
-    caching: Option<CachingChoice>,
     initiators: Option<Access>,
     /// `null` removes the directory; an absent field does not change it.
     #[serde(default, deserialize_with = "present")]
@@ -155,8 +148,6 @@ pub(super) struct Change {
     provisioning: Option<ProvisioningChoice>,
     #[serde(default)]
     soft_threshold: Setting<Option<Threshold>>,
-    #[serde(default)]
-    headroom_bytes: Setting<Option<u64>>,
 }
 
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ReservationPlace>, D::Error> {
@@ -172,12 +163,10 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
         write_cache: params.write_cache,
         read_only: params.read_only,
         product: params.product,
-        caching: params.caching,
         initiators: params.initiators,
         reservations: params.reservations,
         provisioning: params.provisioning,
         soft_threshold: params.soft_threshold,
-        headroom_bytes: params.headroom_bytes,
     };
     let changed = service::change_lun(service, &target, number, change).await?;
     let lun = show_one(&service.borrow(), &target, number)?;

@@ -91,7 +91,6 @@ impl ControlMethods {
             }
             "luns.list" => luns::list(service, &parse(params)?),
             "accounts.list" => accounts::list(service, &parse(params)?),
-            "access.list" => access::list(service, &parse(params)?),
             "portals.list" => {
                 parse::<None>(params)?;
                 Ok(portals::list(service))
@@ -124,7 +123,6 @@ impl ControlMethods {
         let service = &self.service;
         let answer = match method {
             "targets.create" => targets::create(&mut service.borrow_mut(), parse(params)?),
-            "targets.change" => targets::change(&mut service.borrow_mut(), parse(params)?),
             "targets.delete" => {
                 let closing = targets::delete(&mut service.borrow_mut(), &parse(params)?)?;
                 return Ok((Value::Null, Some(closing)));
@@ -147,7 +145,6 @@ impl ControlMethods {
             "portals.create" => portals::create(&mut service.borrow_mut(), parse(params)?),
             "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
             "portals.delete" => portals::delete(&mut service.borrow_mut(), &parse(params)?),
-            "portals.set_group" => portals::set_group(&mut service.borrow_mut(), parse(params)?),
             "space.set_pool" => space::set_pool(&mut service.borrow_mut(), parse(params)?),
             _ => Err(unknown(method)),
         };
@@ -183,9 +180,8 @@ impl From<ServiceError> for RpcError {
             | ServiceError::NoLun { .. }
             | ServiceError::NoAccount { .. }
             | ServiceError::NoPortal(_)
-            | ServiceError::NoGroup(_)
             | ServiceError::NoHostGroup(_) => code::NOT_FOUND,
-            ServiceError::TargetDiffers(..)
+            ServiceError::TargetDiffers(_)
             | ServiceError::LunDiffers { .. }
             | ServiceError::PortalDiffers(_) => code::CONFLICT,
             ServiceError::Invalid(_) | ServiceError::Refused(_) => code::INVALID_PARAMS,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::RpcError;
-use crate::configuration::{Portal, PortalGroup};
+use crate::configuration::Portal;
 use crate::service::Service;
 
 pub(super) fn list(service: &Service) -> Value {
@@ -62,10 +62,5 @@ pub(super) struct Delete {
 
 pub(super) fn delete(service: &mut Service, params: &Delete) -> Result<Value, RpcError> {
     service.delete_portal(params.address)?;
-    Ok(json!({}))
-}
-
-pub(super) fn set_group(service: &mut Service, group: PortalGroup) -> Result<Value, RpcError> {
-    service.set_portal_group(group)?;
     Ok(json!({}))
 }

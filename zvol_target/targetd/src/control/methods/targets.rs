@@ -17,7 +17,6 @@ pub(super) fn list(service: &Service) -> Result<Value, RpcError> {
 fn show(service: &Service, target: &Target) -> Result<Value, RpcError> {
     Ok(json!({
         "name": target.name,
-        "alias": target.alias,
         "initiators": target.initiators,
         "accounts": accounts::show(service, &Holder::Target(target.name.clone()))?,
         "luns": luns::show_all(service, target),
@@ -28,26 +27,13 @@ fn show(service: &Service, target: &Target) -> Result<Value, RpcError> {
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
     name: String,
-    alias: Option<String>,
     initiators: Option<Access>,
 }
 
 pub(super) fn create(service: &mut Service, params: Create) -> Result<Value, RpcError> {
     let name = canonical(&params.name)?;
-    let created = service.create_target(&name, params.alias, params.initiators)?;
+    let created = service.create_target(&name, params.initiators)?;
     Ok(json!({"created": created}))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Change {
-    name: String,
-    alias: Option<String>,
-}
-
-pub(super) fn change(service: &mut Service, params: Change) -> Result<Value, RpcError> {
-    service.change_target(&canonical(&params.name)?, params.alias)?;
-    Ok(json!({}))
 }
 
 #[derive(Deserialize)]
