@@ -149,8 +149,6 @@ pub struct ServerOptions {
     pub keepalive_interval: Duration,
     /// Memory for the data and commands of all sessions, bytes. Above it, the session that holds the most is closed.
     pub memory_budget: usize,
-    /// Initial CHAP accounts for discovery sessions.
-    pub discovery_authentication: Authentication,
 }
 
 impl Default for ServerOptions {
@@ -165,7 +163,6 @@ impl Default for ServerOptions {
             login_timeout: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(15),
             memory_budget: 512 << 20,
-            discovery_authentication: Authentication::default(),
         }
     }
 }

@@ -27,4 +27,4 @@ pub use config::{
 pub use login::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
 pub use name::{IscsiName, NameError};
 pub use registry::{Counters, SessionRecord, UnknownInitiator};
-pub use server::{Server, ServerError, check_authentication, check_targets};
+pub use server::{Server, ServerError, check_targets};

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 
-use crate::config::{Authentication, Portal, ServerOptions, TargetDefinition, TargetPort};
+use crate::config::{Portal, ServerOptions, TargetDefinition, TargetPort};
 use crate::login::{Established, LoginStatus, NegotiatedParameters, SessionType};
 use crate::name::IscsiName;
 
@@ -178,19 +178,14 @@ struct State {
     sessions: HashMap<u16, Arc<SessionRecord>>,
     /// Latest first.
     unknown: VecDeque<UnknownInitiator>,
-    discovery_authentication: Arc<Authentication>,
     last_tsih: u16,
     stopping: bool,
 }
 
 impl Registry {
     pub fn new(options: ServerOptions) -> Self {
-        let state = State {
-            discovery_authentication: Arc::new(options.discovery_authentication.clone()),
-            ..State::default()
-        };
         Self {
-            state: Mutex::new(state),
+            state: Mutex::default(),
             next_nexus: AtomicU64::new(1),
             held_bytes: AtomicUsize::new(0),
             stop: watch::Sender::new(false),
@@ -240,14 +235,6 @@ impl Registry {
     /// A nexus identifier, unique for this server.
     pub fn new_nexus_identifier(&self) -> u64 {
         self.next_nexus.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn discovery_authentication(&self) -> Arc<Authentication> {
-        Arc::clone(&self.lock().discovery_authentication)
-    }
-
-    pub fn set_discovery_authentication(&self, authentication: Authentication) {
-        self.lock().discovery_authentication = Arc::new(authentication);
     }
 
     pub fn set_portals(&self, portals: Vec<Portal>) {

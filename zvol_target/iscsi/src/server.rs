@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
-use crate::config::{Authentication, ConfigurationError, Portal, ServerOptions, TargetDefinition};
+use crate::config::{ConfigurationError, Portal, ServerOptions, TargetDefinition};
 use crate::reactor::{Acceptor, Listening, Reactor, Spread};
 use crate::registry::{Registry, SessionRecord, UnknownInitiator};
 
@@ -63,7 +63,6 @@ impl Server {
     /// # Errors
     /// [`ServerError::Configuration`] for invalid options, [`ServerError::Thread`].
     pub fn new(options: ServerOptions) -> Result<Self, ServerError> {
-        options.discovery_authentication.validate()?;
         if options.reactors == 0 {
             return Err(ConfigurationError::NoReactor.into());
         }
@@ -200,19 +199,6 @@ impl Server {
         Ok(())
     }
 
-    /// Sets the CHAP accounts of discovery sessions. They apply to new logins.
-    ///
-    /// # Errors
-    /// [`ConfigurationError`]; then nothing has changed.
-    pub fn set_discovery_authentication(
-        &self,
-        authentication: Authentication,
-    ) -> Result<(), ConfigurationError> {
-        authentication.validate()?;
-        self.registry.set_discovery_authentication(authentication);
-        Ok(())
-    }
-
     /// All sessions, by TSIH.
     pub fn sessions(&self) -> Vec<Arc<SessionRecord>> {
         self.registry.sessions()
@@ -258,14 +244,6 @@ impl Server {
 /// The errors of [`Server::set_targets`].
 pub fn check_targets(targets: &[TargetDefinition]) -> Result<(), ConfigurationError> {
     targets.iter().try_for_each(TargetDefinition::validate)
-}
-
-/// Checks accounts for [`Server::set_discovery_authentication`].
-///
-/// # Errors
-/// The errors of [`Server::set_discovery_authentication`].
-pub fn check_authentication(authentication: &Authentication) -> Result<(), ConfigurationError> {
-    authentication.validate()
 }
 
 fn is_open(open: &[Open], requested: Portal) -> bool {

@@ -97,8 +97,6 @@ enum Security {
 pub(crate) struct Login<'a> {
     registry: &'a Registry,
     portal_group_tag: u16,
-    /// The accounts at the begin of the login.
-    discovery_authentication: Arc<Authentication>,
     /// The fields that must not change during the login.
     first: Option<LoginRequest>,
     stage: u8,
@@ -119,7 +117,6 @@ impl<'a> Login<'a> {
         Self {
             registry,
             portal_group_tag,
-            discovery_authentication: registry.discovery_authentication(),
             first: None,
             stage: SECURITY_NEGOTIATION,
             leading: None,
@@ -282,19 +279,15 @@ impl<'a> Login<'a> {
         Ok(())
     }
 
-    fn authentication(&self) -> &Authentication {
-        match self
-            .leading
-            .as_ref()
-            .and_then(|leading| leading.target.as_ref())
-        {
-            Some((target, _)) => &target.authentication,
-            None => &self.discovery_authentication,
-        }
+    /// The accounts of the target. Discovery needs none: it names only targets that admit the initiator.
+    fn authentication(&self) -> Option<&Authentication> {
+        let (target, _) = self.leading.as_ref()?.target.as_ref()?;
+        Some(&target.authentication)
     }
 
     fn is_chap_required(&self) -> bool {
-        !self.authentication().incoming.is_empty()
+        self.authentication()
+            .is_some_and(|authentication| !authentication.incoming.is_empty())
     }
 
     fn answer(
@@ -345,21 +338,23 @@ impl<'a> Login<'a> {
         let Some(leading) = &self.leading else {
             return Err(LoginStatus::MissingParameter);
         };
-        let authentication = match &leading.target {
-            Some((target, _)) => &target.authentication,
-            None => &self.discovery_authentication,
-        };
-        let Security::Chap(chap) = &mut self.security else {
+        let (Security::Chap(chap), Some((target, _))) = (&mut self.security, &leading.target)
+        else {
             return Err(LoginStatus::AuthenticationFailure);
         };
-        chap.step(&chap_keys, authentication, &leading.initiator, answer)
-            .map_err(|error| {
-                debug!(initiator = %leading.initiator, %error, "CHAP failed");
-                match error {
-                    ChapError::Random => LoginStatus::TargetError,
-                    _ => LoginStatus::AuthenticationFailure,
-                }
-            })
+        chap.step(
+            &chap_keys,
+            &target.authentication,
+            &leading.initiator,
+            answer,
+        )
+        .map_err(|error| {
+            debug!(initiator = %leading.initiator, %error, "CHAP failed");
+            match error {
+                ChapError::Random => LoginStatus::TargetError,
+                _ => LoginStatus::AuthenticationFailure,
+            }
+        })
     }
 
     fn choose_method(&mut self, offer: &str, answer: &mut Vec<u8>) -> Result<(), LoginStatus> {

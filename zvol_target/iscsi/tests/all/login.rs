@@ -8,7 +8,7 @@ use crate::support::{
     FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, account, definition, only, wait_until,
 };
 use iscsi::pdu::{LoginRequest, NopOut, TargetPdu};
-use iscsi::{Authentication, ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
+use iscsi::{ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
 
 fn guarded() -> Fixture {
     Fixture::with(ServerOptions::default(), |definition| {
@@ -382,25 +382,28 @@ fn where_chap_is_required_nothing_else_gets_in() {
 }
 
 #[test]
-fn chap_of_discovery_can_be_required_at_any_time() {
-    let fixture = Fixture::new();
-    assert_ne!(discover(&fixture, "All"), "");
-    let authentication = Authentication {
-        incoming: vec![ChapAccount {
-            name: "finder".into(),
-            secret: Secret::new(b"found by nobody else").unwrap(),
+fn discovery_without_chap_names_a_target_only_to_its_initiators() {
+    const OTHER: &str = "iqn.2001-04.com.example:other";
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.access = TargetAccess::Initiators([HOST.parse().unwrap()].into());
+        definition.authentication.incoming = vec![ChapAccount {
+            name: "host".into(),
+            secret: Secret::new(b"known by nobody else").unwrap(),
             initiators: None,
-        }],
-        outgoing: None,
-    };
-    let set = |authentication| fixture.server.set_discovery_authentication(authentication);
-    set(authentication).unwrap();
-    let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
-    refused(&fixture, |_| {}, &keys, 0x0201);
-    // Targets have separate accounts.
-    drop(fixture.log_in());
-    set(Authentication::default()).unwrap();
-    assert_ne!(discover(&fixture, "All"), "");
+        }];
+    });
+    assert!(discover(&fixture, "All").contains(TARGET));
+    assert!(discover(&fixture, TARGET).contains(TARGET));
+    for (name, status) in [(HOST, 0x0201), (OTHER, 0x0203)] {
+        let keys = [("InitiatorName", name), ("TargetName", TARGET)];
+        refused(&fixture, |_| {}, &keys, status);
+    }
+    let mut other = Initiator::connect(fixture.address);
+    let keys = [("InitiatorName", OTHER), ("SessionType", "Discovery")];
+    let (response, _) = other.login_step(other.operational(), &keys);
+    assert_eq!(response.status_class, 0);
+    assert_eq!(send_targets(&mut other, "All"), "");
+    assert_eq!(send_targets(&mut other, TARGET), "");
 }
 
 #[test]

@@ -38,9 +38,6 @@ pub struct Configuration {
     /// Groups of hosts with disabled offloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_groups: Vec<HostGroup>,
-    /// CHAP of discovery sessions.
-    #[serde(default)]
-    pub discovery: Accounts,
     /// Settings of pools; other pools have the defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSettings>,
@@ -57,7 +54,6 @@ impl Default for Configuration {
             portals: None,
             portal_groups: Vec::new(),
             host_groups: Vec::new(),
-            discovery: Accounts::default(),
             pools: Vec::new(),
             targets: Vec::new(),
         }
@@ -97,15 +93,9 @@ impl Configuration {
 
     /// Whether any CHAP account exists.
     pub fn has_accounts(&self) -> bool {
-        self.holders().any(|(_, accounts)| accounts.count() > 0)
-    }
-
-    /// All owners of CHAP accounts.
-    pub fn holders(&self) -> impl Iterator<Item = (Holder, &Accounts)> {
-        let targets = self.targets.iter();
-        let of_targets =
-            targets.map(|target| (Holder::Target(target.name.clone()), &target.authentication));
-        std::iter::once((Holder::Discovery, &self.discovery)).chain(of_targets)
+        self.targets
+            .iter()
+            .any(|target| target.authentication.count() > 0)
     }
 }
 
@@ -192,7 +182,7 @@ pub struct Target {
     pub luns: Vec<Lun>,
 }
 
-/// CHAP accounts of a target, or of discovery.
+/// CHAP accounts of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accounts {
@@ -217,16 +207,6 @@ impl Accounts {
     pub fn are_required(&self) -> bool {
         self.required || self.count() > 0
     }
-}
-
-/// Owner of CHAP accounts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Holder {
-    /// Discovery sessions.
-    Discovery,
-    /// The target of this name.
-    Target(String),
 }
 
 /// A CHAP account.

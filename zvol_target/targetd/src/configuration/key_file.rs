@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::document::{Account, Configuration, Holder};
+use super::document::{Account, Configuration};
 use super::file::{sync_directory_of, with_suffix};
 use super::sealing::{Direction, NoRandomBytes, Purpose, SealingKey, SecretText, UnsealError};
 
@@ -220,12 +220,12 @@ impl Vault {
     /// [`KeyError::Unreadable`]. If no secret can be read, [`Vault::missed`] has the reason.
     pub fn unseal(
         &self,
-        holder: &Holder,
+        target: &str,
         direction: Direction,
         account: &Account,
     ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let purpose = Purpose {
-            holder,
+            target,
             direction,
             account: &account.name,
             initiators: account.initiators.as_deref(),

@@ -13,7 +13,7 @@ mod validation;
 
 pub use access::Access;
 pub use document::{
-    Account, Accounts, Configuration, Holder, Lun, Portal, PortalGroup, RetainedNames, Target,
+    Account, Accounts, Configuration, Lun, Portal, PortalGroup, RetainedNames, Target,
 };
 pub use file::{ConfigurationFile, FileError, LockFile};
 pub use guid::DatasetGuid;

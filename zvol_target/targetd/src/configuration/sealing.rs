@@ -13,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::document::Holder;
-
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
 /// Bytes of the nonce, the begin of a sealed secret.
@@ -62,8 +60,8 @@ pub enum Direction {
 /// The account that a secret is sealed for.
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose<'a> {
-    /// Owner of the account.
-    pub holder: &'a Holder,
+    /// Name of the target that has the account.
+    pub target: &'a str,
     /// Direction of authentication.
     pub direction: Direction,
     /// `CHAP_N`.
@@ -77,7 +75,7 @@ impl Purpose<'_> {
     fn bytes(&self) -> Vec<u8> {
         let parts = (
             "zvaai-target CHAP account",
-            self.holder,
+            self.target,
             self.direction,
             self.account,
             self.initiators,
@@ -185,6 +183,8 @@ impl fmt::Debug for SealingKey {
 mod tests {
     use super::*;
 
+    const TARGET: &str = "iqn.2026-11.example:a";
+
     fn secret() -> SecretText {
         SecretText::from("a secret nobody sees".to_owned())
     }
@@ -192,9 +192,8 @@ mod tests {
     #[test]
     fn a_secret_is_readable_where_it_was_sealed_for_and_nowhere_else() {
         let key = SealingKey::generate().unwrap();
-        let holder = Holder::Target("iqn.2026-11.example:a".into());
         let purpose = Purpose {
-            holder: &holder,
+            target: TARGET,
             direction: Direction::Incoming,
             account: "host",
             initiators: None,
@@ -203,16 +202,11 @@ mod tests {
         assert!(!format!("{sealed:?} {:?} {key:?}", secret()).contains("nobody"));
         let unsealed = key.unseal(&sealed, &purpose).unwrap();
         assert_eq!(unsealed.as_slice(), secret().expose());
-        let other_target = Holder::Target("iqn.2026-11.example:b".into());
         let single = ["iqn.2026-11.example:host".to_owned()];
         let both = [single[0].clone(), "iqn.2026-11.example:other".to_owned()];
         for elsewhere in [
             Purpose {
-                holder: &other_target,
-                ..purpose
-            },
-            Purpose {
-                holder: &Holder::Discovery,
+                target: "iqn.2026-11.example:b",
                 ..purpose
             },
             Purpose {
@@ -247,7 +241,7 @@ mod tests {
     fn an_altered_byte_anywhere_is_noticed() {
         let key = SealingKey::generate().unwrap();
         let purpose = Purpose {
-            holder: &Holder::Discovery,
+            target: TARGET,
             direction: Direction::Mutual,
             account: "target",
             initiators: None,

@@ -46,7 +46,6 @@ impl Configuration {
         self.validate_portals()?;
         self.validate_groups()?;
         host_group::validate(&self.host_groups)?;
-        validate_accounts(&self.discovery).map_err(|error| within("discovery", error))?;
         self.validate_pools()?;
         let mut names = HashSet::new();
         let mut uuids = HashSet::new();

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHAP accounts of targets and of discovery.
+//! CHAP accounts of targets.
 
 use super::definition::unusable_accounts;
 use super::{Service, ServiceError, target_of};
-use crate::configuration::{
-    Accounts, Configuration, Direction, Holder, Invalid, Purpose, SecretText, check_secret,
-};
+use crate::configuration::{Direction, Invalid, Purpose, SecretText, Target, check_secret};
 
 /// A new or changed CHAP account.
 #[derive(Debug)]
 pub struct AccountSetting {
-    /// Owner of the account.
-    pub holder: Holder,
+    /// Name of the target.
+    pub target: String,
     /// Direction of authentication.
     pub direction: Direction,
     /// `CHAP_N`.
@@ -23,25 +21,10 @@ pub struct AccountSetting {
 }
 
 impl Service {
-    /// The accounts of a holder.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`].
-    pub fn accounts(&self, holder: &Holder) -> Result<&Accounts, ServiceError> {
-        match holder {
-            Holder::Discovery => Ok(&self.configuration.discovery),
-            Holder::Target(name) => Ok(&self.target(name)?.authentication),
-        }
-    }
-
-    /// Why no initiator can log in with the accounts of a holder, if that is so: the key for the secrets is missing, or a secret
+    /// Why no initiator can log in with the accounts of a target, if that is so: the key for the secrets is missing, or a secret
     /// cannot be read.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`].
-    pub fn accounts_problem(&self, holder: &Holder) -> Result<Option<ServiceError>, ServiceError> {
-        let accounts = self.accounts(holder)?;
-        Ok(unusable_accounts(holder, accounts, &self.vault))
+    pub fn accounts_problem(&self, target: &Target) -> Option<ServiceError> {
+        unusable_accounts(target, &self.vault)
     }
 
     /// Sets an account by its name; there is at most one mutual account. From then on CHAP is required, until
@@ -53,19 +36,19 @@ impl Service {
     pub fn set_account(&mut self, setting: &AccountSetting) -> Result<(), ServiceError> {
         check_secret("secret", &setting.name, &setting.secret)?;
         let mut candidate = self.configuration.clone();
-        let accounts = accounts_of(&mut candidate, &setting.holder)?;
+        let accounts = &mut target_of(&mut candidate, &setting.target)?.authentication;
         match setting.direction {
             Direction::Incoming => accounts.incoming.retain(|a| a.name != setting.name),
             Direction::Mutual => accounts.mutual = None,
         }
         let purpose = Purpose {
-            holder: &setting.holder,
+            target: &setting.target,
             direction: setting.direction,
             account: &setting.name,
             initiators: setting.initiators.as_deref(),
         };
         let account = self.vault.seal(&mut candidate, &setting.secret, &purpose)?;
-        let accounts = accounts_of(&mut candidate, &setting.holder)?;
+        let accounts = &mut target_of(&mut candidate, &setting.target)?.authentication;
         match setting.direction {
             Direction::Incoming => accounts.incoming.push(account),
             Direction::Mutual if accounts.incoming.is_empty() => {
@@ -83,13 +66,9 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for `false` while accounts exist, [`ServiceError::NotStored`].
-    pub fn require_accounts(
-        &mut self,
-        holder: &Holder,
-        required: bool,
-    ) -> Result<(), ServiceError> {
+    pub fn require_accounts(&mut self, target: &str, required: bool) -> Result<(), ServiceError> {
         let mut candidate = self.configuration.clone();
-        let accounts = accounts_of(&mut candidate, holder)?;
+        let accounts = &mut target_of(&mut candidate, target)?.authentication;
         if !required && accounts.count() > 0 {
             return Err(invalid("required", "there are accounts: delete them first").into());
         }
@@ -104,12 +83,12 @@ impl Service {
     /// while a mutual account exists, [`ServiceError::NotStored`].
     pub fn delete_account(
         &mut self,
-        holder: &Holder,
+        target: &str,
         direction: Direction,
         name: &str,
     ) -> Result<(), ServiceError> {
         let mut candidate = self.configuration.clone();
-        let accounts = accounts_of(&mut candidate, holder)?;
+        let accounts = &mut target_of(&mut candidate, target)?.authentication;
         let before = accounts.count();
         match direction {
             Direction::Incoming => accounts.incoming.retain(|account| account.name != name),
@@ -117,7 +96,7 @@ impl Service {
         }
         if accounts.count() == before {
             return Err(ServiceError::NoAccount {
-                holder: in_words(holder),
+                target: target.to_owned(),
                 name: name.to_owned(),
             });
         }
@@ -127,7 +106,6 @@ impl Service {
                 return Err(invalid("name", reason).into());
             }
         }
-        // Older files may lack this setting.
         accounts.required = true;
         self.change_targets(candidate)
     }
@@ -137,22 +115,5 @@ fn invalid(place: &str, reason: impl Into<String>) -> Invalid {
     Invalid {
         place: place.to_owned(),
         reason: reason.into(),
-    }
-}
-
-fn accounts_of<'a>(
-    configuration: &'a mut Configuration,
-    holder: &Holder,
-) -> Result<&'a mut Accounts, ServiceError> {
-    match holder {
-        Holder::Discovery => Ok(&mut configuration.discovery),
-        Holder::Target(name) => Ok(&mut target_of(configuration, name)?.authentication),
-    }
-}
-
-pub(super) fn in_words(holder: &Holder) -> String {
-    match holder {
-        Holder::Discovery => "discovery".to_owned(),
-        Holder::Target(name) => format!("target {name}"),
     }
 }

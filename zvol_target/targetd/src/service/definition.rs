@@ -10,7 +10,7 @@ use scsi::LogicalUnitAccess;
 
 use super::ServiceError;
 use crate::configuration::{
-    Access, Account, Accounts, Direction, Holder, Invalid, KeyError, PortalGroup, Target, Vault,
+    Access, Account, Direction, Invalid, KeyError, PortalGroup, Target, Vault,
 };
 use crate::reactor_device::ReactorDevice;
 
@@ -24,7 +24,6 @@ pub(super) fn definition(
     device: Arc<ReactorDevice>,
     vault: &Vault,
 ) -> Result<TargetDefinition, ServiceError> {
-    let holder = Holder::Target(target.name.clone());
     Ok(TargetDefinition {
         name: name(&target.name)?,
         ports: groups
@@ -38,7 +37,7 @@ pub(super) fn definition(
             Access::Any => TargetAccess::Any,
             Access::Initiators(names) => TargetAccess::Initiators(names.clone()),
         },
-        authentication: authentication(&holder, &target.authentication, vault)?,
+        authentication: authentication(target, vault)?,
         device,
     })
 }
@@ -67,29 +66,23 @@ pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     }
 }
 
-/// CHAP of a target or of discovery. If a secret cannot be read, or CHAP is required without an account of an initiator, the
-/// account has a random secret: without accounts, the holder would be open to all.
-pub(super) fn authentication(
-    holder: &Holder,
-    accounts: &Accounts,
-    vault: &Vault,
-) -> Result<Authentication, ServiceError> {
+/// CHAP of a target. If a secret cannot be read, or CHAP is required without an account of an initiator, the
+/// account has a random secret: without accounts, the target would be open to all.
+fn authentication(target: &Target, vault: &Vault) -> Result<Authentication, ServiceError> {
+    let accounts = &target.authentication;
     if accounts.are_required() && accounts.incoming.is_empty() {
         return closed();
     }
-    match unsealed(holder, accounts, vault) {
+    match unsealed(target, vault) {
         Err(ServiceError::Key(KeyError::Unreadable { .. })) => closed(),
         result => result,
     }
 }
 
-/// Why the accounts of a holder cannot be used, if that is so.
-pub(super) fn unusable_accounts(
-    holder: &Holder,
-    accounts: &Accounts,
-    vault: &Vault,
-) -> Option<ServiceError> {
-    match (unsealed(holder, accounts, vault), vault.missed()) {
+/// Why the accounts of a target cannot be used, if that is so.
+pub(super) fn unusable_accounts(target: &Target, vault: &Vault) -> Option<ServiceError> {
+    let accounts = &target.authentication;
+    match (unsealed(target, vault), vault.missed()) {
         (Err(_), Some(missed)) => Some(KeyError::from(missed.clone()).into()),
         (Err(error), None) => Some(error),
         (Ok(_), _) if accounts.are_required() && accounts.incoming.is_empty() => {
@@ -99,13 +92,10 @@ pub(super) fn unusable_accounts(
     }
 }
 
-fn unsealed(
-    holder: &Holder,
-    accounts: &Accounts,
-    vault: &Vault,
-) -> Result<Authentication, ServiceError> {
+fn unsealed(target: &Target, vault: &Vault) -> Result<Authentication, ServiceError> {
+    let accounts = &target.authentication;
     let unseal = |direction, account: &Account| -> Result<ChapAccount, ServiceError> {
-        let secret = vault.unseal(holder, direction, account)?;
+        let secret = vault.unseal(&target.name, direction, account)?;
         Ok(ChapAccount {
             name: account.name.clone(),
             secret: Secret::new(&secret)?,

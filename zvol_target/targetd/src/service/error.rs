@@ -20,8 +20,8 @@ pub enum ServiceError {
     #[error("target {target} has no LUN {number}")]
     NoLun { target: String, number: u16 },
     /// The account does not exist.
-    #[error("{holder} has no account {name:?}")]
-    NoAccount { holder: String, name: String },
+    #[error("target {target} has no account {name:?}")]
+    NoAccount { target: String, name: String },
     /// The portal does not exist.
     #[error("there is no portal {0}")]
     NoPortal(SocketAddr),

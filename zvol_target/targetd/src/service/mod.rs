@@ -34,19 +34,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{Authentication, Portal, Server, SessionRecord, TargetDefinition, UnknownInitiator};
+use iscsi::{Portal, Server, SessionRecord, TargetDefinition, UnknownInitiator};
 use scsi::OffloadPolicy;
 use tokio::sync::Notify;
 use volume::engine::EngineChoice;
 
 use crate::configuration::{
-    Configuration, ConfigurationFile, FileError, Holder, Lun, PortalGroup, Target, Vault,
-    offload_policy,
+    Configuration, ConfigurationFile, FileError, Lun, PortalGroup, Target, Vault, offload_policy,
 };
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::Beginning;
 use crate::space::SpaceReport;
-use definition::{authentication, definition, scsi_ports, unusable_accounts};
+use definition::{definition, scsi_ports, unusable_accounts};
 use running::{Running, open_apart};
 
 /// How long a start waits for paths that another process still has open, before it listens. The kernel closes the files of a
@@ -115,10 +114,9 @@ impl Service {
             this.store(candidate)?;
         }
         this.running = bring_up(&this.configuration, this.engine).await?;
-        for (holder, accounts) in this.configuration.holders() {
-            if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
-                let holder = accounts::in_words(&holder);
-                tracing::error!(holder, %error, "CHAP accounts cannot be used: nobody can log in");
+        for target in &this.configuration.targets {
+            if let Some(error) = unusable_accounts(target, &this.vault) {
+                tracing::error!(target = target.name, %error, "CHAP accounts cannot be used: nobody can log in");
             }
         }
         // Targets before portals: a host that logs in at once must not get "target removed".
@@ -229,8 +227,6 @@ impl Service {
                 targets.push((device, definition));
             }
         }
-        let discovery = authentication(&Holder::Discovery, &configuration.discovery, &self.vault)?;
-        iscsi::check_authentication(&discovery)?;
         let (devices, definitions): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
         iscsi::check_targets(&definitions)?;
         Ok(Prepared {
@@ -238,7 +234,6 @@ impl Service {
             groups,
             devices,
             definitions,
-            discovery,
         })
     }
 
@@ -255,7 +250,6 @@ impl Service {
                 .device()
                 .set_offload_policy(prepared.offloads.clone());
         }
-        server.set_discovery_authentication(prepared.discovery)?;
         server.set_targets(prepared.definitions)?;
         Ok(())
     }
@@ -292,7 +286,6 @@ struct Prepared {
     groups: Vec<PortalGroup>,
     devices: Vec<Arc<ReactorDevice>>,
     definitions: Vec<TargetDefinition>,
-    discovery: Authentication,
 }
 
 /// Opens all logical units in parallel.

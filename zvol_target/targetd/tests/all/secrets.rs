@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Daemon, Home, IQN, fails, run};
+use crate::common::{Daemon, HOST, Home, IQN, fails, run};
 use serde_json::{Value, json};
 
 const SECRET: &str = "correct-horse-battery";
@@ -236,27 +236,18 @@ fn weak_and_shared_secrets_are_refused() {
 }
 
 #[test]
-fn discovery_has_separate_accounts() {
+fn discovery_without_chap_names_a_target_only_to_its_initiators() {
     let home = Home::new();
     let daemon = guarded(&home);
-    let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
-    let listing = run("iscsi-ls", &[&discover("")]);
-    assert!(listing.contains(OTHER), "{listing}");
-    let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else", "initiators": "any"});
-    daemon.call("accounts.set", &set);
-    assert!(fails("iscsi-ls", &[&discover("")]));
-    let listing = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
-    assert!(listing.contains(OTHER), "{listing}");
-    daemon.call(
-        "accounts.delete",
-        &json!({"discovery": true, "name": "finder"}),
+    daemon.call("access.set", &json!({"target": IQN, "initiators": [HOST]}));
+    let portal = format!("iscsi://{}", daemon.portal);
+    let named = |initiator| run("iscsi-ls", &["-i", initiator, &portal]);
+    assert!(named(HOST).contains(IQN));
+    let listing = named("iqn.2026-11.example:stranger");
+    assert!(
+        listing.contains(OTHER) && !listing.contains(IQN),
+        "{listing}"
     );
-    assert!(fails("iscsi-ls", &[&discover("")]), "CHAP stays required");
-    daemon.call(
-        "accounts.require",
-        &json!({"discovery": true, "required": false}),
-    );
-    run("iscsi-ls", &[&discover("")]);
 }
 
 #[test]

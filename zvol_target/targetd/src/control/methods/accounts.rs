@@ -5,20 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{RpcError, canonical, code};
-use crate::configuration::{Access, Account, Direction, Holder, SecretText};
+use crate::configuration::{Access, Account, Direction, SecretText, Target};
 use crate::service::{AccountSetting, Service};
-
-/// The owner of accounts: exactly one of the two is set.
-fn holder(target: Option<&str>, discovery: bool) -> Result<Holder, RpcError> {
-    match (target, discovery) {
-        (Some(name), false) => Ok(Holder::Target(canonical(name)?)),
-        (None, true) => Ok(Holder::Discovery),
-        _ => Err(RpcError::new(
-            code::INVALID_PARAMS,
-            "give a target's name, or \"discovery\": true",
-        )),
-    }
-}
 
 fn direction(mutual: bool) -> Direction {
     if mutual {
@@ -31,40 +19,33 @@ fn direction(mutual: bool) -> Direction {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
-    target: Option<String>,
-    #[serde(default)]
-    discovery: bool,
+    target: String,
 }
 
 pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> {
-    show(
-        service,
-        &holder(params.target.as_deref(), params.discovery)?,
-    )
+    Ok(show(service, service.target(&canonical(&params.target)?)?))
 }
 
 /// Does not return secrets.
-pub(super) fn show(service: &Service, holder: &Holder) -> Result<Value, RpcError> {
+pub(super) fn show(service: &Service, target: &Target) -> Value {
     let show = |account: &Account| match &account.initiators {
         Some(names) => json!({"name": account.name, "initiators": names}),
         None => json!({"name": account.name, "initiators": Access::any()}),
     };
-    let accounts = service.accounts(holder)?;
-    let problem = service.accounts_problem(holder)?;
-    Ok(json!({
+    let accounts = &target.authentication;
+    let problem = service.accounts_problem(target);
+    json!({
         "required": accounts.are_required(),
         "incoming": accounts.incoming.iter().map(show).collect::<Vec<_>>(),
         "mutual": accounts.mutual.as_ref().map(|account| &account.name),
         "problem": problem.map(|problem| problem.to_string()),
-    }))
+    })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Set {
-    target: Option<String>,
-    #[serde(default)]
-    discovery: bool,
+    target: String,
     name: String,
     secret: SecretText,
     initiators: Option<Names>,
@@ -108,7 +89,7 @@ fn initiators(given: Option<Names>, mutual: bool) -> Result<Option<Vec<String>>,
 pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError> {
     let initiators = initiators(params.initiators, params.mutual)?;
     service.set_account(&AccountSetting {
-        holder: holder(params.target.as_deref(), params.discovery)?,
+        target: canonical(&params.target)?,
         direction: direction(params.mutual),
         name: params.name,
         secret: params.secret,
@@ -120,31 +101,27 @@ pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError>
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Require {
-    target: Option<String>,
-    #[serde(default)]
-    discovery: bool,
+    target: String,
     required: bool,
 }
 
 pub(super) fn require(service: &mut Service, params: &Require) -> Result<Value, RpcError> {
-    let holder = holder(params.target.as_deref(), params.discovery)?;
-    service.require_accounts(&holder, params.required)?;
+    let target = canonical(&params.target)?;
+    service.require_accounts(&target, params.required)?;
     Ok(json!({}))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Delete {
-    target: Option<String>,
-    #[serde(default)]
-    discovery: bool,
+    target: String,
     name: String,
     #[serde(default)]
     mutual: bool,
 }
 
 pub(super) fn delete(service: &mut Service, params: &Delete) -> Result<Value, RpcError> {
-    let holder = holder(params.target.as_deref(), params.discovery)?;
-    service.delete_account(&holder, direction(params.mutual), &params.name)?;
+    let target = canonical(&params.target)?;
+    service.delete_account(&target, direction(params.mutual), &params.name)?;
     Ok(json!({}))
 }

@@ -87,7 +87,7 @@ impl ControlMethods {
             }
             "targets.list" => {
                 parse::<None>(params)?;
-                targets::list(service)
+                Ok(targets::list(service))
             }
             "luns.list" => luns::list(service, &parse(params)?),
             "accounts.list" => accounts::list(service, &parse(params)?),

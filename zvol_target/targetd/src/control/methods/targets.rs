@@ -5,22 +5,22 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{RpcError, accounts, canonical, luns};
-use crate::configuration::{Access, Holder, Target};
+use crate::configuration::{Access, Target};
 use crate::service::{Closing, Service};
 
-pub(super) fn list(service: &Service) -> Result<Value, RpcError> {
+pub(super) fn list(service: &Service) -> Value {
     let targets = service.configuration().targets.iter();
-    let shown: Result<Vec<_>, _> = targets.map(|target| show(service, target)).collect();
-    Ok(json!({"targets": shown?}))
+    let shown: Vec<_> = targets.map(|target| show(service, target)).collect();
+    json!({"targets": shown})
 }
 
-fn show(service: &Service, target: &Target) -> Result<Value, RpcError> {
-    Ok(json!({
+fn show(service: &Service, target: &Target) -> Value {
+    json!({
         "name": target.name,
         "initiators": target.initiators,
-        "accounts": accounts::show(service, &Holder::Target(target.name.clone()))?,
+        "accounts": accounts::show(service, target),
         "luns": luns::show_all(service, target),
-    }))
+    })
 }
 
 #[derive(Deserialize)]
