@@ -30,11 +30,6 @@ impl Access {
     pub fn any() -> Self {
         Self::Any
     }
-
-    /// Whether it is [`Access::Any`].
-    pub fn is_any(&self) -> bool {
-        *self == Self::Any
-    }
 }
 
 impl Serialize for Access {

@@ -248,7 +248,7 @@ pub struct Lun {
     #[serde(default = "default_product")]
     pub product: String,
     /// The initiators that may use it, among those of the target.
-    #[serde(default = "Access::any", skip_serializing_if = "Access::is_any")]
+    #[serde(default = "Access::any")]
     pub initiators: Access,
     /// Absolute directory of the file with persistent reservations that survive a power loss. Absent: none survive.
     #[serde(default, skip_serializing_if = "Option::is_none")]

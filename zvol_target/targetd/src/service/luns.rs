@@ -8,7 +8,7 @@ use volume::RunningClones;
 
 use super::place::Place;
 use super::running::{Running, open_within};
-use super::{Closing, LunChange, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
+use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
 use super::{lun_of, maintenance, target_of};
 use crate::configuration::{Configuration, Lun};
 use crate::reservations::Beginning;
@@ -53,7 +53,7 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     Ok(true)
 }
 
-/// Changes a logical unit that can be in use. Returns false if nothing differs.
+/// Changes a logical unit that can be in use, by its number, to `new`. Returns false if nothing differs.
 ///
 /// Running commands end as they began. If the path must be opened again, hosts get NOT READY in the meantime.
 ///
@@ -61,14 +61,9 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
 /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
 /// [`ServiceError::Busy`], [`ServiceError::NotFlushed`] and [`ServiceError::StillCaching`] (the change is then made),
 /// [`ServiceError::NotStored`].
-pub async fn change_lun(
-    service: &Shared,
-    target: &str,
-    number: u16,
-    change: LunChange,
-) -> Result<bool, ServiceError> {
+pub async fn change_lun(service: &Shared, target: &str, new: Lun) -> Result<bool, ServiceError> {
+    let number = new.number;
     let old = service.borrow().lun(target, number)?.clone();
-    let new = change.applied_to(&old);
     if new == old {
         return Ok(false);
     }

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `luns.*`
 
-use std::path::PathBuf;
-
 use scsi::Designator;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use volume::Backend;
 use volume::zfs::Sync;
 
-use super::{RpcError, canonical};
-use crate::configuration::{Access, DatasetGuid, Lun, ProvisioningChoice, Target, Threshold};
-use crate::service::{
-    self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Setting, Shared,
-};
+use super::{RpcError, canonical, code};
+use crate::configuration::{Lun, Target};
+use crate::service::{self, Closing, LunState, RunningLun, Service, Shared};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,28 +29,7 @@ pub(super) fn show_all(service: &Service, target: &Target) -> Vec<Value> {
 }
 
 fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
-    let mut shown = json!({
-        "number": lun.number,
-        "uuid": lun.uuid,
-        "path": lun.path,
-        "write_cache": lun.write_cache,
-        "read_only": lun.read_only,
-        "product": lun.product,
-        "initiators": lun.initiators,
-        "provisioning": lun.provisioning,
-    });
-    if let Some(guid) = lun.guid {
-        shown["guid"] = json!(guid);
-    }
-    if let Some(retained) = &lun.designation {
-        shown["designation"] = json!(retained);
-    }
-    if let Some(directory) = &lun.reservations {
-        shown["reservations"] = json!(directory);
-    }
-    if let Some(threshold) = lun.soft_threshold {
-        shown["soft_threshold"] = json!(threshold);
-    }
+    let mut shown = json!(lun);
     let Some(RunningLun { unit, state }) = running else {
         return shown;
     };
@@ -76,9 +51,7 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
             let space = service.space.luns.get(&lun.uuid);
             if let Some(reserved) = space.and_then(|space| space.refreservation_bytes) {
                 shown["refreservation_bytes"] = json!(reserved);
-                let thick = lun.provisioning == ProvisioningChoice::Thick;
-                let covered = thick.then_some(reserved >= geometry.size_bytes);
-                shown["covered"] = json!(covered);
+                shown["covered"] = json!(space.and_then(|space| space.covered));
             }
             if *backend == Backend::Zvol {
                 let sync = space.and_then(|space| space.sync);
@@ -131,46 +104,33 @@ pub(super) async fn create(service: &Shared, params: Create) -> Result<Value, Rp
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Change {
     target: String,
     number: u16,
-    path: Option<PathBuf>,
-    #[serde(default)]
-    guid: Setting<Option<DatasetGuid>>,
-    write_cache: Option<bool>,
-    read_only: Option<bool>,
-    product: Option<String>,
-    initiators: Option<Access>,
-    /// `null` removes the directory; an absent field does not change it.
-    #[serde(default, deserialize_with = "present")]
-    reservations: Option<ReservationPlace>,
-    provisioning: Option<ProvisioningChoice>,
-    #[serde(default)]
-    soft_threshold: Setting<Option<Threshold>>,
-}
-
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ReservationPlace>, D::Error> {
-    Option::deserialize(value).map(|directory: Option<_>| Some(directory.into()))
+    #[serde(flatten)]
+    settings: Map<String, Value>,
 }
 
 pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, RpcError> {
     let target = canonical(&params.target)?;
     let number = params.number;
-    let change = LunChange {
-        path: params.path,
-        guid: params.guid,
-        write_cache: params.write_cache,
-        read_only: params.read_only,
-        product: params.product,
-        initiators: params.initiators,
-        reservations: params.reservations,
-        provisioning: params.provisioning,
-        soft_threshold: params.soft_threshold,
-    };
-    let changed = service::change_lun(service, &target, number, change).await?;
+    let new = changed(service.borrow().lun(&target, number)?, params.settings)?;
+    let changed = service::change_lun(service, &target, new).await?;
     let lun = show_one(&service.borrow(), &target, number)?;
     Ok(json!({"changed": changed, "lun": lun}))
+}
+
+/// The LUN with other settings; `null` removes an optional one.
+fn changed(lun: &Lun, settings: Map<String, Value>) -> Result<Lun, RpcError> {
+    let refused = |reason: String| RpcError::new(code::INVALID_PARAMS, reason);
+    let mut content = json!(lun);
+    for (name, value) in settings {
+        if ["uuid", "designation"].contains(&name.as_str()) {
+            return Err(refused(format!("{name} is part of the LUN's identity")));
+        }
+        content[name] = value;
+    }
+    serde_json::from_value(content).map_err(|error| refused(error.to_string()))
 }
 
 #[derive(Deserialize)]
@@ -193,6 +153,39 @@ pub(super) async fn refresh(service: &Shared, params: &Existing) -> Result<Value
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_retains_the_other_settings_and_the_identity() {
+        let lun: Lun = serde_json::from_value(json!({
+            "number": 3, "uuid": "4f1c6d2e-903b-4a57-8c01-223344556677", "path": "/a", "guid": "7", "write_cache": true,
+            "initiators": ["iqn.2026-11.example:host"], "soft_threshold": {"percent": 80},
+        }))
+        .unwrap();
+        let with = |settings: Value| {
+            let settings = settings.as_object().unwrap().clone();
+            changed(&lun, settings).map_err(|error| error.message)
+        };
+        assert_eq!(with(json!({})), Ok(lun.clone()));
+        let expected = Lun {
+            path: "/b".into(),
+            guid: None,
+            soft_threshold: None,
+            ..lun.clone()
+        };
+        let settings = json!({"path": "/b", "guid": null, "soft_threshold": null});
+        assert_eq!(with(settings), Ok(expected));
+        for (settings, said) in [
+            (json!({"uuid": null}), "uuid is part of"),
+            (json!({"designation": {}}), "designation is part of"),
+            (json!({"path": null}), "invalid type: null"),
+            (json!({"initiators": null}), "\"any\" or a list"),
+            (json!({"caching": "direct"}), "unknown field `caching`"),
+            (json!({"write_cache": 1}), "invalid type"),
+        ] {
+            let refused = with(settings.clone()).unwrap_err();
+            assert!(refused.contains(said), "{settings}: {refused}");
+        }
+    }
 
     #[test]
     fn writes_are_at_risk_unless_the_intent_log_has_them() {
