@@ -255,6 +255,7 @@ def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: py
         zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
     ids = {datastore["name"]: datastore["id"] for datastore in zvaai.json("datastore", "list")}
     history = zvaai.appliance.service.history
+    history.stop()
     now = int(time.time()) // 10 * 10
     rates: dict[str, list[float | None]] = {name: [0.0] * 9 for name in ids}
     rates["busy"][0], rates["busy"][2] = 340.0, 12.0 * (1 << 20)

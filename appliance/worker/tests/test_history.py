@@ -33,6 +33,7 @@ class Counting:
 
     def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(appliance.target, TargetSimulator)
+        appliance.service.history.stop()  # the tests collect
         self.luns: list[dict[str, Any]] = []
         self.hosts: list[dict[str, Any]] = []
         self.away = False

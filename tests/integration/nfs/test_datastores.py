@@ -80,6 +80,7 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
 def test_its_load_equals_the_traffic_of_hosts(rig: Rig) -> None:
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     history, now = rig.appliance.service.history, int(time.time()) // 10 * 10
+    history.stop()  # it would collect between the two
     history.collect(now - 10)
     with mounted("/first", server=ESX1) as host:
         host.write_file("/by3", bytes(100_000))
