@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,16 +97,21 @@ def test_calls_of_the_library_that_hang_are_counted_by_pool() -> None:
     assert len(leftover.take()) == MAX_STUCK
     with pytest.raises(EngineUnavailable, match="rust"):
         library.call("lzc_exists", b"rust/a")
+    library._seconds = 60
     assert library.call("lzc_exists", b"tank/a")
     answers.set()
 
 
-def test_a_program_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Like a program in the kernel, which gets SIGKILL only when it leaves the kernel."""
     monkeypatch.setattr(commands, "_kill", lambda _: None)
     leftover.take()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
     with pytest.raises(Timeout):
-        commands.run(("/bin/sh", "-c", "sleep 0.5"), seconds=0.05)
+        commands.run(("/bin/sh", "-c", f"read line <{fifo}"), seconds=0.05)
     (ended,) = leftover.take()
+    assert not ended()
+    fifo.write_text("end\n")
     while not ended():
         threading.Event().wait(0.01)
