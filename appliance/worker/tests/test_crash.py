@@ -245,5 +245,7 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
             if jobs.job(session, job_id).state == jobs.SUCCEEDED:
                 break
         time.sleep(0.005)
+    else:
+        raise AssertionError("the job does not end")
     assert world.simulator.volume(dataset).space.written == written
     world.check()
