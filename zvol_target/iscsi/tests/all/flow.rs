@@ -206,7 +206,7 @@ fn early_pings_without_end_end_the_session() {
 
 fn impatient() -> Fixture {
     let options = ServerOptions {
-        keepalive_interval: Duration::from_millis(1000),
+        keepalive_interval: Duration::from_secs(3),
         ..ServerOptions::default()
     };
     Fixture::with(options, |_| {})
@@ -256,7 +256,7 @@ fn slow_data_is_accepted() {
     let data = vec![7; 32 << 10];
     for (data_sn, part) in data.chunks(PART).enumerate() {
         // In total, longer than the timeout for an initiator that sends nothing.
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(1300));
         let offset = (data_sn * PART) as u32;
         let pdu = DataOut {
             r#final: offset + part.len() as u32 == r2t.desired_data_transfer_length,

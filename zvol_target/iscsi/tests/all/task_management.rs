@@ -173,7 +173,7 @@ fn a_function_is_answered_though_a_command_hangs() {
         let tag = initiator.manage(function, Some(&hanging));
         let response = initiator.expect_managed(tag);
         assert_eq!(response.response, FUNCTION_COMPLETE);
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < Duration::from_secs(30));
         // Its place in the window is free, and so is its tag.
         assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (2, 513));
         let again = ScsiCommand {

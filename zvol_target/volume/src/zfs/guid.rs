@@ -168,9 +168,12 @@ mod tests {
             let line = |name: &&str| format!("{name}\t1{}\n", name.trim_start_matches("many/"));
             Ok(names.iter().map(line).collect())
         };
-        let askers: Vec<_> = (0..MANY)
-            .map(|number| thread::spawn(move || guid_by(&format!("many/{number}"), list)))
-            .collect();
+        let ask = |number| thread::spawn(move || guid_by(&format!("many/{number}"), list));
+        let mut askers = vec![ask(0)];
+        while RUNS.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        askers.extend((1..MANY).map(ask));
         while requests()
             .get("many")
             .is_none_or(|all| all.len() < MANY - 1)

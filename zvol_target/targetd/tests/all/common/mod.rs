@@ -22,7 +22,7 @@ use targetd::control::client::{self, CallError};
 use tempfile::TempDir;
 
 pub const IQN: &str = "iqn.2026-11.example.zvaai:test";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The directory of a daemon and its volumes.
 pub struct Home(pub TempDir);
