@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,11 +194,11 @@ def test_a_client_without_a_handshake_is_disconnected(hasty: ServiceStack, said:
         connection.close()
 
 
-@pytest.mark.parametrize(("said", "status"), [(HEALTH[:20], 408), (BODY, 408)], ids=["header", "body"])
-def test_a_request_that_does_not_arrive_is_ended(hasty: ServiceStack, said: bytes, status: int) -> None:
+@pytest.mark.parametrize("said", [HEALTH[:20], BODY], ids=["header", "body"])
+def test_a_request_that_does_not_arrive_is_ended(hasty: ServiceStack, said: bytes) -> None:
     with hasty.tls("127.0.8.5") as connection:
         connection.sendall(said)
-        assert response(connection) == b"" or status == 408
+        assert response(connection) == b""
 
 
 def test_slow_requests_hold_no_thread(service: ServiceStack) -> None:
@@ -263,12 +264,16 @@ def test_one_address_cannot_take_all_requests(service: ServiceStack) -> None:
 
 
 def test_passwords_are_tried_slowly(service: ServiceStack) -> None:
-    with service.client() as client:
-        statuses = [client.post("/api/v1/session", content=b"{}").status_code for _ in range(60)]
-        assert 429 in statuses
-        refused = client.post("/api/v1/session", content=b"{}")
-        if refused.status_code == 429:
-            assert refused.json()["retry_after"] == 1 and refused.headers["Retry-After"] == "1"
+    with service.client() as client, ThreadPoolExecutor(8) as threads:
+        refused: list[httpx.Response] = []
+
+        def is_refused() -> bool:
+            responses = threads.map(lambda _: client.post("/api/v1/session", content=b"{}"), range(60))
+            refused.extend(response for response in responses if response.status_code == 429)
+            return bool(refused)
+
+        wait_for(is_refused, "a password too many is refused")
+        assert refused[0].json()["retry_after"] == 1 and refused[0].headers["Retry-After"] == "1"
         assert client.get("/api/v1/health/live").status_code == 200
 
 
