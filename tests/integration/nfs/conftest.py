@@ -11,7 +11,8 @@ import pytest
 from support.ganesha import mounted_dataset, mounted_xfs
 from support.programs import IN_GUEST
 
-StoreMaker = Callable[[str], Path]
+StoreMaker = Callable[..., Path]
+"""The argument is a name; `size_mib` is the size of an XFS."""
 
 
 @contextlib.contextmanager
@@ -19,10 +20,10 @@ def store_maker(directory: Path, request: pytest.FixtureRequest) -> Iterator[Sto
     """Makes empty file systems by name; removes all at the end."""
     with contextlib.ExitStack() as stack:
 
-        def make(name: str) -> Path:
+        def make(name: str, size_mib: int = 512) -> Path:
             if IN_GUEST:
                 return stack.enter_context(mounted_dataset(f"{request.getfixturevalue('pool').name}/{name}"))
-            return stack.enter_context(mounted_xfs(directory / name))
+            return stack.enter_context(mounted_xfs(directory / name, size_mib))
 
         yield make
 

@@ -23,7 +23,7 @@ from support.programs import IN_GUEST
 from appliance.dataplane import ganesha as control
 from appliance.dataplane import ganesha_dbus
 
-OK, NOENT, NOSPC, STALE, JUKEBOX = 0, 2, 28, 70, 10008
+OK, NOENT, STALE, JUKEBOX = 0, 2, 70, 10008
 LARGE = 100 << 20
 MORE = 12
 """More clones than slots, so that not all are complete before an export ends, however fast the machine is."""
@@ -48,9 +48,9 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def rig_of_all(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
+def rig_of_all(make_lasting_store: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
     directory = tmp_path_factory.mktemp("rig")
-    here, other = make_lasting_store("here") / "vm1", make_lasting_store("other")
+    here, other = make_lasting_store("here", size_mib=2048) / "vm1", make_lasting_store("other")
     here.mkdir()
     (directory / "exports").mkdir()
     for store in (here, other):
@@ -143,7 +143,7 @@ def test_an_export_is_removed_during_clones(rig: Rig, ends: str) -> None:
         with Nfs3() as nfs:
             procedure = Procedure22(nfs)
             files = [nfs.create(folder, f"copy{number}") for number in range(MORE)]
-            assert {procedure.clone(source, file, "").status for file in files} <= {OK, NOSPC}
+            assert {procedure.clone(source, file, "").status for file in files} == {OK}
     finally:
         rig.control.remove(7)
     with Nfs3() as nfs:
