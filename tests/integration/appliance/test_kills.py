@@ -53,6 +53,11 @@ class Killer:
         self.places: Counter[str] = Counter()
         """Kinds of jobs, and their steps."""
 
+    @property
+    def hits(self) -> int:
+        """Kills during a request or a job."""
+        return self.met["a job"] + self.met["a request"]
+
     def strike(self, victim: str) -> None:
         """kill -9."""
         process = {"worker": self._appliance.worker, "helper": self._appliance.helper}.get(victim, self._appliance.api)
@@ -208,7 +213,7 @@ def _check_database(appliance: Appliance, day: Day) -> None:
 
 
 def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
-    """Kills at `kills` moments, each within a step.
+    """Kills at `kills` moments, each within a step; at up to three times as many until the share INSIDE hits work.
 
     A run without kills measures when the change is requested and when its job runs. The moment is random within that time, scaled
     by the pace of later steps without a kill.
@@ -225,9 +230,9 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
     check(appliance, day)
     victims: list[str] = []
     number, left, pace = 1, kills, 1.0
-    while left:
+    while left or (killer.hits < INSIDE * kills and sum(killer.kills.values()) < 3 * kills):
         steps = list(day.steps(number))
-        chosen = set(choice.sample(range(len(steps)), min(left, len(steps))))
+        chosen = set(choice.sample(range(len(steps)), min(left or kills, len(steps))))
         for at, (name, work) in enumerate(steps):
             if at not in chosen:
                 began = time.time()
@@ -243,7 +248,7 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
                 check(appliance, day)
             except Exception as error:
                 raise AssertionError(f"{victim} killed {delay:.3f} s after the beginning of {name}: {error}") from error
-        left -= len(chosen)
+        left = max(left - len(chosen), 0)
         number += 1
     return killer
 
@@ -255,7 +260,7 @@ def run_day(appliance: Appliance, seed: int, kills: int, report_line: Callable[[
         f"requests sent again {killer.client.sent_again} times"
     )
     assert set(killer.kills) == set(VICTIMS)
-    assert killer.met["nothing"] <= (1 - INSIDE) * kills
+    assert killer.hits >= INSIDE * kills
 
 
 def test_a_day_with_kills(appliance: Appliance, seed: int, report_line: Callable[[str], None]) -> None:
