@@ -187,12 +187,14 @@ def guest_kernel() -> int:
 
 def sysctl_is_put_back() -> bool:
     """Whether no restore of the sysctl is pending; also true while a guest of another checkout needs the raised value."""
-    with Path("/run/lock/zvaai-vm.max_map_count.users").open() as users:
+    record = Path("/run/lock/zvaai-vm.max_map_count")
+    with record.open("r+") as changing, record.with_name(record.name + ".users").open("r+") as users:
+        fcntl.flock(changing, fcntl.LOCK_EX)  # a guest that ends now must not find `users` locked
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        return Path("/run/lock/zvaai-vm.max_map_count").read_text() == ""
+        return changing.read() == ""
 
 
 def test_nothing_is_left_behind() -> None:
