@@ -189,8 +189,14 @@ def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPoo
 
             await in_full(sessions[0], 0, 80)
             await each_gets_one()
-            short_target.call("space.set_pool", {"pool": short_pool.name, "soft_threshold": {"percent": 30}})
-            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "the target has checked", 120)
+            settings = {"headroom_bytes": 96 * MIB, "soft_threshold": {"percent": 30}}
+            short_target.call("space.set_pool", {"pool": short_pool.name, **settings})
+
+            def has_checked() -> bool:
+                (pool,) = short_target.call("space.get")["pools"]
+                return bool(pool["headroom_bytes"] == settings["headroom_bytes"])
+
+            await asyncio.to_thread(wait_for, has_checked, "the target has checked", 120)
             assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
             with Filler(short_pool.files) as filler:
 
