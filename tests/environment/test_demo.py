@@ -210,7 +210,7 @@ def counted(stat: str) -> dict[str, int]:
         figures.update(figures_of(run("bash", "-euc", stat)))
         return "unique" in figures
 
-    wait_for(exact, "exact figures", 30)
+    wait_for(exact, "exact figures")
     return figures
 
 

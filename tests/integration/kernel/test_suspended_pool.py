@@ -19,7 +19,7 @@ from support.programs import run, wait_for
 from support.target import IQN, Target
 from support.volumes import VolumeMaker
 
-LONGEST_SECONDS = 2
+LONGEST_SECONDS = 10
 HANGING = 32
 """Queue depth of the host for a LUN, and as many as OpenZFS has threads for all zvols of all pools (zvol_threads, zfs(4))."""
 
