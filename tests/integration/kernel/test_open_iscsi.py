@@ -101,17 +101,14 @@ def test_a_resize_is_seen(target: Target, make_volume: VolumeMaker, initiator: I
     )
     try:
         assert monitor.stdout
-        while "KERNEL" not in monitor.stdout.readline():
-            pass  # it listens
+        assert any("KERNEL" in line for line in monitor.stdout)  # it listens
         run("zfs", "set", "volsize=64M", f"{pool.name}/volume")
         wait_for(
             lambda: bool(target.call("luns.list", {"target": IQN})["luns"][0]["size_bytes"] == 64 << 20),
             "the target sees that it grew",
         )
         run("dd", f"if={disk}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct")
-        for line in monitor.stdout:
-            if line.strip() == "SDEV_UA=CAPACITY_DATA_HAS_CHANGED":
-                break
+        assert any(line.strip() == "SDEV_UA=CAPACITY_DATA_HAS_CHANGED" for line in monitor.stdout)
     finally:
         monitor.kill()
         monitor.wait()
