@@ -20,11 +20,16 @@ from appliance.worker import thick
 resource = Resource("schedules")
 
 
+def _shown(row: Schedule) -> ScheduleResponse:
+    columns = {name: getattr(row, name) for name in Schedule.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
+    return ScheduleResponse.model_validate({**columns, "next_at": schedules.next_at(row, time.time())})
+
+
 @resource.operation("GET", "/schedules", role=Role.VIEWER)
 def list_schedules(call: Call, session: Session, query: ListQuery) -> Page[ScheduleResponse]:
     """All of them."""
     rows = session.scalars(select(Schedule).order_by(Schedule.name)).all()
-    return page(ScheduleResponse, rows, query, lambda schedule: schedule.name)
+    return page(ScheduleResponse, rows, query, lambda schedule: schedule.name, _shown)
 
 
 @resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)
@@ -33,13 +38,13 @@ def create_schedule(call: Call, body: schedules.ScheduleCreate) -> ScheduleRespo
     call.worker.check_scheduled(body.datastores, body.pool)
     with call.changing() as session:
         call.changed()
-        return ScheduleResponse.model_validate(schedules.add(session, body))
+        return _shown(schedules.add(session, body))
 
 
 @resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER)
 def read_schedule(call: Call, session: Session, schedule_id: str) -> ScheduleResponse:
     """A schedule."""
-    return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
+    return _shown(schedules.schedule(session, schedule_id))
 
 
 @resource.operation("PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", matches=True)
@@ -50,10 +55,10 @@ def change_schedule(call: Call, schedule_id: str, body: schedules.ScheduleUpdate
             schedules.schedule(session, schedule_id)
         call.worker.check_scheduled(body.datastores)
     with call.changing() as session:
-        call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
+        call.match(_shown(schedules.schedule(session, schedule_id)))
         values = body.model_dump(exclude_none=True)
         may_destroy = call.who.role >= Role.ADMIN
-        return ScheduleResponse.model_validate(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
+        return _shown(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
 
 
 @resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER)
@@ -83,6 +88,6 @@ def run_schedule(call: Call, schedule_id: str) -> JobResponse:
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)
 def delete_schedule(call: Call, session: Session, schedule_id: str) -> EmptyResponse:
     """Its snapshots stay."""
-    call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
+    call.match(_shown(schedules.schedule(session, schedule_id)))
     schedules.delete(session, schedule_id)
     return EmptyResponse()

@@ -56,7 +56,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 @schedule.command("list")
 def list_schedules(run: Run) -> None:
-    """List all schedules. `last_at`: when the last run ended that succeeded."""
+    """List all schedules. `last_at`: when the last run ended that succeeded. `next_at`: when the next run is due."""
     schedules = run.client.all("/schedules")
     if not run.output.as_json:
         schedules = named(schedules, names_of(run.client, "/datastores"), "datastores")
@@ -64,7 +64,9 @@ def list_schedules(run: Run) -> None:
             row["every"] = interval(row["every_minutes"])
             row["retains"] = " ".join([str(row["keep"]), *(f"{row[tier]}{tier[0]}" for tier in TIERS if row[tier])])
             row["of"] = row["pool"] or ", ".join(row["datastores"])
-    run.output.rows(schedules, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "of")
+    run.output.rows(
+        schedules, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "next_at", "of"
+    )
 
 
 @schedule.command("show", "hourly")

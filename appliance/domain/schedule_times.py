@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """At which moments a schedule is due: slots at a time of day in a time zone, which do not drift.
 
-A day's slots begin at the schedule's time of day. On the day that a clock change makes longer or shorter, the number of slots
-follows the length of the day. Of schedules of several days the first is Monday, 5 January 1970, so that a week begins on Monday.
+A day's slots begin at the schedule's time of day. On the day that a clock change makes longer or shorter, the number of slots of
+an interval below a day follows the length of the day. Of schedules of several days the first is Monday, 5 January 1970, so that a week begins on Monday.
 """
 
 import datetime as dt
@@ -45,8 +45,8 @@ def check(every_minutes: int, at: str, time_zone: str) -> None:
     zone(time_zone)
 
 
-def latest_slot(now: float, every_minutes: int, at: str, time_zone: str) -> float:
-    """The newest slot at or before `now`; both are seconds since 1970."""
+def slots(now: float, every_minutes: int, at: str, time_zone: str) -> tuple[float, float]:
+    """The newest slot at or before `now`, and the slot after it; all are seconds since 1970."""
     where = zone(time_zone)
     hour, minute = (int(part) for part in at.split(":"))
 
@@ -58,10 +58,12 @@ def latest_slot(now: float, every_minutes: int, at: str, time_zone: str) -> floa
     if begin(day) > now:
         day -= 1
     if every_minutes >= DAY:  # also on a day of 25 hours
-        day -= (day - _FIRST_MONDAY) % (every_minutes // DAY)
-        return begin(day)
-    passed = now - begin(day)
-    return begin(day) + passed // (60 * every_minutes) * (60 * every_minutes)
+        days = every_minutes // DAY
+        day -= (day - _FIRST_MONDAY) % days
+        return begin(day), begin(day + days)
+    interval = 60 * every_minutes
+    latest = begin(day) + (now - begin(day)) // interval * interval
+    return latest, min(latest + interval, begin(day + 1))
 
 
 def is_due(now: float, last_slot: float | None, slot: float) -> bool:

@@ -148,12 +148,18 @@ def delete(session: Session, schedule_id: str) -> None:
 
 
 def slot(row: Schedule, now: float) -> float:
-    return schedule_times.latest_slot(now, row.every_minutes, row.at, row.time_zone)
+    return schedule_times.slots(now, row.every_minutes, row.at, row.time_zone)[0]
 
 
 def due(row: Schedule, now: float) -> bool:
     """Whether the schedule is due. Several slots that were missed while the appliance was off count as one."""
     return row.enabled and schedule_times.is_due(now, row.attempted_at, slot(row, now))
+
+
+def next_at(row: Schedule, now: float) -> float | None:
+    """The slot of the next run, in the past for a schedule that is due; None for a disabled schedule."""
+    latest, following = schedule_times.slots(now, row.every_minutes, row.at, row.time_zone)
+    return (latest if due(row, now) else following) if row.enabled else None
 
 
 def snapshot_name(row: Schedule, now: float) -> str:

@@ -46,7 +46,7 @@ class HoldResponse(Answer):
 class ScheduleResponse(Versioned):
     """Snapshots of datastores, or scrubs of a pool, by the clock."""
 
-    MEASURED = frozenset({"last_at"})
+    MEASURED = frozenset({"last_at", "next_at"})
     id: str
     name: str
     kind: Literal["snapshot", "scrub"]
@@ -64,6 +64,8 @@ class ScheduleResponse(Versioned):
     enabled: bool
     last_at: Time | None
     """When its last job that succeeded ended."""
+    next_at: Time | None
+    """When its next run is due; in the past for a run that waits, null while the schedule is disabled."""
     created_at: Time
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain import schedule_times
 from appliance.domain.errors import InvalidError
-from appliance.domain.schedule_times import DAY, is_due, latest_slot
+from appliance.domain.schedule_times import DAY, is_due, slots
 
 BERLIN = "Europe/Berlin"
 
@@ -32,18 +32,21 @@ def at(text: str, zone: str = "UTC") -> float:
         ("2026-11-25 10:00:00", 7 * DAY, "02:00", BERLIN, "2026-11-23 02:00:00"),  # a Monday
         ("2026-10-25 23:30:00", DAY, "00:00", BERLIN, "2026-10-25 00:00:00"),  # a day of 25 hours
         ("2026-03-29 12:00:00", DAY, "02:30", BERLIN, "2026-03-29 02:30:00"),  # a time that this day does not have
+        ("2026-10-25 23:30:00", DAY, "00:00", BERLIN, "2026-10-25 00:00:00"),  # 24.5 hours later
     ],
 )
 def test_slots(now: str, every: int, begin: str, zone: str, slot: str) -> None:
-    assert latest_slot(at(now, zone), every, begin, zone) == at(slot, zone)
+    assert slots(at(now, zone), every, begin, zone)[0] == at(slot, zone)
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-06-01", 24), ("2026-10-25", 25)])
 def test_each_hour_of_a_day_has_a_slot(day: str, hours: int) -> None:
     midnight = at(f"{day} 00:00:00", BERLIN)
     next_day = at(str(dt.date.fromisoformat(day) + dt.timedelta(days=1)) + " 00:00:00", BERLIN)
-    slots = {latest_slot(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
-    assert len(slots) == hours and max(slots) < next_day
+    found = {slots(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
+    latest, following = ({pair[which] for pair in found} for which in (0, 1))
+    assert len(latest) == hours and max(latest) < next_day
+    assert following == latest - {midnight} | {next_day}
 
 
 @given(
@@ -55,9 +58,10 @@ def test_each_hour_of_a_day_has_a_slot(day: str, hours: int) -> None:
 def test_a_slot_is_never_ahead_never_old_and_found_again(now: float, every: int, minute: int, zone: str) -> None:
     begin = f"{minute // 60:02}:{minute % 60:02}"
     schedule_times.check(every, begin, zone)
-    slot = latest_slot(now, every, begin, zone)
-    assert now - 60 * (every + DAY) < slot <= now  # a clock change, or a day that a country skipped
-    assert latest_slot(slot, every, begin, zone) == slot
+    slot, following = slots(now, every, begin, zone)
+    assert now - 60 * (every + DAY) < slot <= now < following  # a clock change, or a day that a country skipped
+    assert slots(slot, every, begin, zone) == (slot, following)
+    assert slots(following, every, begin, zone)[0] == following
 
 
 def test_a_clock_that_was_ahead_does_not_stop_a_schedule() -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules of snapshots and scrubs: due times, alerts, retention and protection."""
 
+import datetime as dt
 import time
+import zoneinfo
 from typing import Any
 
 import pytest
@@ -124,6 +126,29 @@ def test_last_run_is_that_of_the_job(appliance: Appliance, clock: Clock) -> None
     assert appliance.get(f"/schedules/{schedule}")["last_at"] is None, "the job failed"
     clock.due()
     assert appliance.get(f"/schedules/{schedule}")["last_at"] is not None
+
+
+def test_next_run_is_its_slot(appliance: Appliance, clock: Clock) -> None:
+    """Not an interval after the end of the last run."""
+    path = f"/schedules/{clock.schedule(appliance.datastore('first'))}"
+
+    def next_at() -> float | None:
+        text = appliance.get(path)["next_at"]
+        return None if text is None else dt.datetime.fromisoformat(text).timestamp()
+
+    due = next_at()
+    assert due is not None and due <= time.time(), "the first run is due at once"
+    begin = time.time()
+    clock.now = begin
+    clock.due(0)
+    assert next_at() in {moment // 300 * 300 + 300 for moment in (begin, time.time())}
+    appliance.request("PATCH", path, {"enabled": False})
+    assert next_at() is None
+    weekly = {"every_minutes": 7 * 1440, "at": "02:00", "time_zone": "Europe/Berlin"}
+    scrub = appliance.request("POST", "/schedules", {"name": "weekly", "kind": "scrub", "pool": "tank", **weekly}).json
+    assert scrub is not None
+    first = dt.datetime.fromisoformat(scrub["next_at"]).astimezone(zoneinfo.ZoneInfo("Europe/Berlin"))
+    assert (first.weekday(), first.hour, first.minute) == (0, 2, 0) and first.timestamp() > begin
 
 
 def test_a_clock_that_was_ahead_stops_nothing(appliance: Appliance, clock: Clock) -> None:

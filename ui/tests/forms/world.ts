@@ -41,7 +41,7 @@ const device = (path: string): Api.Vdev => ({
 });
 export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
-  ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), fragmentation: 1, scan: null },
+  ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), available: bytes(3904n), fragmentation: 1, scan: null },
   ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, warning_percent: 80, critical_percent: 90 },
   ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],
@@ -100,7 +100,7 @@ const host: Api.Host = {
 };
 export const schedule: Api.Schedule = {
   ...{ etag: '"schedule"', id: ID.schedule, name: "hourly", datastores: [ID.vmfs], every_minutes: 60, keep: 48 },
-  ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
+  ...{ enabled: true, last_at: null, next_at: AT, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
   ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
 };
 const user: Api.User = {

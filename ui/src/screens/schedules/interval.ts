@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Intervals of schedules: input and display. The API has whole minutes. */
 
-import type { Schedule } from "../../api/types";
 import { text } from "../../text";
 
 const words = text.schedules.span;
 const MINUTES = { minutes: 1, hours: 60, days: 1440 } as const;
 const LEAST = 5;
-const MOST = 525_600;
+const MOST = 527_040;
 const MOST_RETAINED = 1000;
 
 export type Unit = keyof typeof MINUTES;
@@ -49,10 +48,4 @@ export function formatSpan(minutes: number): string {
 /** How far the snapshots reach back at least, just after a new snapshot: the intervals between the retained snapshots. */
 export function reachOf(minutes: number, retained: number): string {
   return retained <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (retained - 1));
-}
-
-/** Time of the next run, in milliseconds since 1970; null when it is paused, 0 before its first run. */
-export function nextAt({ enabled, last_at: last, every_minutes: every }: Schedule): number | null {
-  if (!enabled) return null;
-  return last == null ? 0 : Date.parse(last) + every * 60_000;
 }

@@ -16,7 +16,7 @@ import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
-import { formatSpan, nextAt, reachOf } from "./interval";
+import { formatSpan, reachOf } from "./interval";
 import { AddScrub, ChangeScrub } from "./scrub";
 
 const words = text.schedules;
@@ -123,12 +123,10 @@ function namesOf(schedule: Schedule, stores: readonly Datastore[]): string {
   return [...present.map((store) => store.name), ...(gone > 0 ? [words.gone(gone)] : [])].join(", ");
 }
 
-function Next({ schedule }: { readonly schedule: Schedule }) {
-  const at = nextAt(schedule);
-  if (at === null) return "–";
-  if (at === 0) return schedule.kind === "scrub" ? words.scrub.first(schedule.at) : words.soon;
-  if (at <= Date.now()) return words.overdue;
-  return <Time at={new Date(at).toISOString()} ago />;
+function Next({ schedule: { next_at: next, last_at: last } }: { readonly schedule: Schedule }) {
+  if (next == null) return "–";
+  if (Date.parse(next) <= Date.now()) return last == null ? words.soon : words.overdue;
+  return <Time at={next} ago />;
 }
 
 interface MenuProps {
