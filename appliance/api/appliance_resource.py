@@ -68,7 +68,7 @@ def read_status(call: Call) -> StatusResponse:
                 name=pool.name, health=pool.health, size=pool.size, free=pool.free, problem=pool.status,
                 warning_percent=limits.warning, critical_percent=limits.critical,
             )
-            for pool, limits in call.worker.pools()
+            for pool, limits, _ in call.worker.pools()
         ]  # fmt: skip
     except DomainError as error:
         problem = str(error)

@@ -24,7 +24,7 @@ _LIMIT_S = 50
 def read_updates(call: Call) -> UpdatesResponse:
     """Pending updates by apt's lists, obstacles, and whether the server needs a reboot. apt installs them, in a shell."""
     try:
-        unhealthy = ", ".join(f"{pool.name} is {pool.health}" for pool, _ in call.worker.pools() if pool.health != "ONLINE")
+        unhealthy = ", ".join(f"{pool.name} is {pool.health}" for pool, *_ in call.worker.pools() if pool.health != "ONLINE")
     except DomainError as error:
         unhealthy = str(error)
     try:

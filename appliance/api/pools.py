@@ -24,17 +24,18 @@ def list_pools(call: Call, query: ListQuery) -> Page[schemas.PoolResponse]:
     return page(schemas.PoolResponse, call.worker.pools(), query, lambda row: row[0].name, lambda row: _shown(*row))
 
 
-def _shown(pool: Pool, limits: Thresholds) -> schemas.PoolResponse:
-    values = {field.name: getattr(pool, field.name) for field in fields(pool)} | {"upgradable": pool.upgradable}
+def _shown(pool: Pool, limits: Thresholds, available: int | None) -> schemas.PoolResponse:
+    values = {field.name: getattr(pool, field.name) for field in fields(pool)}
+    values |= {"upgradable": pool.upgradable, "available": available}
     return schemas.PoolResponse.model_validate(values | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 
 @resource.operation("GET", "/pools/<name>", role=Role.VIEWER)
 def read_pool(call: Call, name: str) -> schemas.PoolResponse:
     """A pool."""
-    for pool, limits in call.worker.pools():
-        if pool.name == name:
-            return _shown(pool, limits)
+    for row in call.worker.pools():
+        if row[0].name == name:
+            return _shown(*row)
     raise NotFoundError("pool", name)
 
 

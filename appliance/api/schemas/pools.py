@@ -45,16 +45,19 @@ class PoolResponse(Versioned):
 
     MEASURED = frozenset(
         {
-            "health", "size", "allocated", "free", "fragmentation", "readonly", "error_count", "status", "action", "scan",
-            "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio",
+            "health", "size", "allocated", "free", "available", "fragmentation", "readonly", "error_count", "status", "action",
+            "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio",
         }
     )  # fmt: skip
     name: str
     guid: Guid
     health: str
     size: Bytes
+    """Raw, as `allocated` and `free`: with the parity of RAID-Z."""
     allocated: Bytes
     free: Bytes
+    available: Bytes | None
+    """For new data, without parity and reservations; null if the pool cannot be read."""
     fragmentation: int
     readonly: bool
     error_count: int

@@ -214,7 +214,8 @@ def test_sizes_and_guids_are_strings(appliance: Appliance) -> None:
     store = appliance.get(f"/datastores/{appliance.datastore('store')}")
     assert store["size"] == str(GIB) and store["guid"].isdigit()
     pool = appliance.get("/pools/tank")
-    assert all(isinstance(pool[name], str) for name in ("guid", "size", "allocated", "free"))
+    assert all(isinstance(pool[name], str) for name in ("guid", "size", "allocated", "free", "available"))
+    assert pool["available"] == str(appliance.simulator.filesystem("tank").space.available) != pool["free"]
 
 
 def test_a_secret_is_returned_once(appliance: Appliance) -> None:

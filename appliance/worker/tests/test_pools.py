@@ -295,6 +295,7 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     appliance.request("POST", "/reconcile")
     appliance.service.periodic.capacity()
     assert appliance.get("/pools/tank")["health"] == "SUSPENDED"
+    assert appliance.get("/pools/tank")["available"] is None
     assert "capacity:pool:tank" in {alert["key"] for alert in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent

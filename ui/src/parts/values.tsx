@@ -5,7 +5,8 @@ import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";
 import { formatBytes, formatExactBytes } from "../format/bytes";
 import { formatAgo, formatExactTime, formatTime } from "../format/time";
 
-export function Bytes({ value }: { readonly value: string | number }) {
+export function Bytes({ value }: { readonly value: string | number | null | undefined }) {
+  if (value == null) return "–";
   return (
     <span className="zv-number" title={formatExactBytes(value)}>
       {formatBytes(value)}

@@ -27,7 +27,7 @@ export const dashboard = {
     title: "Pools",
     none: { title: "No pool yet", body: "A pool combines disks. Datastores need one.", action: "Create a pool" },
     used: "Used",
-    free: "Free",
+    available: "Available",
     provisioned: "Provisioned",
     saved: "Saved by block cloning",
     usage: (pool: string) => `How full ${pool} is`,

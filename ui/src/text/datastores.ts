@@ -89,7 +89,7 @@ export const datastores = {
       nameWrong: "Use 1 to 42 letters, digits, “_”, “-” and “.”. Start with a letter or digit.",
       nameTaken: "Another datastore has this name.",
       pool: "Pool",
-      poolFree: (name: string, free: string) => `${name}, ${free} free`,
+      poolAvailable: (name: string, available: string) => `${name}, ${available} available`,
       noPool: "No pool. An administrator must create one first.",
     },
     size: {
@@ -105,7 +105,7 @@ export const datastores = {
         help: "Allocates space as hosts write. Clones share blocks.",
       },
       thick: { label: "Thick", help: "Reserves the full size now. Clones share no blocks." },
-      tooThick: (free: string) => `The pool has only ${free} free. Choose a smaller size, or thin.`,
+      tooThick: (available: string) => `The pool has only ${available} available. Choose a smaller size, or thin.`,
       overcommit: (share: string) => `Provisioned in the pool with this datastore: ${share}.`,
       more: "More settings",
       compression: "Compression",
@@ -322,7 +322,7 @@ export const datastores = {
       snapshots: "Snapshots",
       reserved: "Reserved",
       used: "Total",
-      poolFree: "Free in the pool",
+      poolAvailable: "Available in the pool",
       blocks: {
         title: "Blocks on disk",
         lead: "Unique blocks are not shared with any clone or copy. Figures are for the last synced state.",

@@ -14,7 +14,7 @@ export const pools = {
     health: "Health",
     used: "Used",
     size: "Size",
-    free: "Free",
+    available: "Available",
     fragmentation: "Fragmentation",
     scan: "Last scrub or resilver",
     errors: "Data errors",

@@ -62,7 +62,7 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
       <Facts
         columns={2}
         facts={[
-          [words.free, <Bytes key="free" value={pool.free} />],
+          [words.available, <Bytes key="available" value={pool.available} />],
           [
             words.provisioned,
             provisionedBytes === null ? (

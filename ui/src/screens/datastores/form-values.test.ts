@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import type { Datastore } from "../../api/types";
-import { requestOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, vmfsProblem } from "./form-values";
+import type { Datastore, Pool } from "../../api/types";
+import { requestOf, clientsProblem, isTooThick, nameProblem, NOTHING_YET, sizeProblem, vmfsProblem } from "./form-values";
 import { matches, sorted } from "./filter";
 
 function store(more: Partial<Datastore>): Datastore {
@@ -25,6 +25,12 @@ describe("form values", () => {
     for (const name of ["", "-a", "ä", "vmfs1", "x".repeat(43)]) {
       expect(nameProblem({ ...NOTHING_YET, name }, taken)).toBeDefined();
     }
+  });
+  it("warns of a thick size above what the pool has available, parity left out", () => {
+    const pool = { size: String(6n << 40n), free: String(6n << 40n), available: String(4n << 40n) } as Pool;
+    const tooThick = (size: string, of: Pool | undefined) => isTooThick({ ...NOTHING_YET, thick: true, size }, of);
+    expect([tooThick("4 TiB", pool), tooThick("5 TiB", pool)]).toEqual([false, true]);
+    expect([tooThick("5 TiB", { ...pool, available: null }), tooThick("5 TiB", undefined)]).toEqual([false, false]);
   });
   it.each(["1 GiB", "64 TiB", "1.5 TiB"])("takes %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeUndefined());
   it.each(["", "5", "1023 MiB", "65T"])("refuses %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeDefined());

@@ -99,10 +99,10 @@ export function clientsProblem(values: Pick<FormValues, "kind" | "clients">): st
   return clientsOf(values).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }
 
-/** Whether the pool has less free space than a thick datastore needs: a warning, the service decides. */
+/** Whether the pool has less space available than a thick datastore needs: a warning, the service decides. */
 export function isTooThick(values: FormValues, pool: Pool | undefined): boolean {
   const bytes = sizeOf(values);
-  return values.thick && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
+  return values.thick && bytes !== null && pool?.available != null && bytes > BigInt(pool.available);
 }
 
 /** The request's body. Only for input without problems. */

@@ -113,7 +113,7 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
               [capacity.used, <Bytes key="used" value={store.used} />],
               [capacity.snapshots, <Bytes key="snapshots" value={store.snapshot_bytes} />],
               [capacity.reserved, <Bytes key="reserved" value={store.reserved} />],
-              pool === undefined ? null : [capacity.poolFree, <Bytes key="free" value={pool.free} />],
+              pool === undefined ? null : [capacity.poolAvailable, <Bytes key="available" value={pool.available} />],
             ]}
           />
         </Panel>

@@ -93,7 +93,10 @@ export function PlaceStep({ values, change, pools, stores, fieldProblem }: StepP
         id="pool"
         label={words.place.pool}
         value={values.pool}
-        options={pools.map(({ name, free }) => [name, words.place.poolFree(name, formatBytes(free))])}
+        options={pools.map(({ name, available }) => [
+          name,
+          available == null ? name : words.place.poolAvailable(name, formatBytes(available)),
+        ])}
         onChange={(pool) => change({ pool })}
         problem={pools.length === 0 ? words.place.noPool : fieldProblem("pool")}
         required
@@ -125,7 +128,7 @@ export function SizeStep({ values, change, pools, stores, fieldProblem }: StepPr
       />
       <Provisioning thick={values.thick} onChange={(thick) => change({ thick })} />
       {isTooThick(values, pool) && (
-        <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.free ?? 0))} />
+        <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.available ?? 0))} />
       )}
       {!values.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
       <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>

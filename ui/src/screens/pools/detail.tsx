@@ -77,7 +77,7 @@ function PoolFacts({ pool }: { readonly pool: Pool }) {
           pool.action === "" ? null : [detail.action, pool.action],
           [detail.errors, pool.error_count === 0 ? detail.noErrors : formatWhole(pool.error_count)],
           [words.columns.scan, <ScanProgress key="scan" pool={pool} />],
-          [words.columns.free, <Bytes key="free" value={pool.free} />],
+          [words.columns.available, <Bytes key="available" value={pool.available} />],
           [words.columns.fragmentation, `${pool.fragmentation} %`],
           [detail.saved, <Bytes key="saved" value={pool.bclone_saved} />],
           [detail.guid, <code key="guid">{pool.guid}</code>],

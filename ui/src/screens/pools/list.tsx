@@ -90,7 +90,7 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
           <Th>{columns.health}</Th>
           <Th width={20}>{columns.used}</Th>
           <Th>{columns.size}</Th>
-          <Th>{columns.free}</Th>
+          <Th>{columns.available}</Th>
           <Th modifier="wrap">{columns.errors}</Th>
           <Th modifier="wrap">{columns.scan}</Th>
           <Th>{columns.encryption}</Th>
@@ -111,8 +111,8 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
             <Td dataLabel={columns.size}>
               <Bytes value={pool.size} />
             </Td>
-            <Td dataLabel={columns.free}>
-              <Bytes value={pool.free} />
+            <Td dataLabel={columns.available}>
+              <Bytes value={pool.available} />
             </Td>
             <Td dataLabel={columns.errors}>{pool.error_count}</Td>
             <Td dataLabel={columns.scan}>

@@ -31,7 +31,7 @@ export const dashboard: Texts["dashboard"] = {
       action: "Pool anlegen",
     },
     used: "Belegt",
-    free: "Frei",
+    available: "Verfügbar",
     provisioned: "Zugesagt",
     saved: "Durch Block Cloning gespart",
     usage: (pool) => `Wie voll ${pool} ist`,

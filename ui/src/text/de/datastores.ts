@@ -87,7 +87,7 @@ export const datastores: Texts["datastores"] = {
       nameWrong: "Nehmen Sie 1 bis 42 Buchstaben, Ziffern, „_“, „-“ und „.“. Beginnen Sie mit Buchstabe oder Ziffer.",
       nameTaken: "Ein anderer Datastore hat diesen Namen.",
       pool: "Pool",
-      poolFree: (name, free) => `${name}, ${free} frei`,
+      poolAvailable: (name, available) => `${name}, ${available} verfügbar`,
       noPool: "Kein Pool. Ein Administrator muss zuerst einen anlegen.",
     },
     size: {
@@ -103,7 +103,7 @@ export const datastores: Texts["datastores"] = {
         help: "Belegt Platz, wenn Hosts schreiben. Klone teilen Blöcke.",
       },
       thick: { label: "Thick", help: "Reserviert jetzt die volle Größe. Klone teilen keine Blöcke." },
-      tooThick: (free) => `Der Pool hat nur ${free} frei. Wählen Sie eine kleinere Größe, oder Thin.`,
+      tooThick: (available) => `Im Pool sind nur ${available} verfügbar. Wählen Sie eine kleinere Größe, oder Thin.`,
       overcommit: (share) => `Im Pool zugesagt, mit diesem Datastore: ${share}.`,
       more: "Weitere Einstellungen",
       compression: "Kompression",
@@ -358,7 +358,7 @@ export const datastores: Texts["datastores"] = {
       snapshots: "Snapshots",
       reserved: "Reserviert",
       used: "Insgesamt",
-      poolFree: "Frei im Pool",
+      poolAvailable: "Im Pool verfügbar",
       blocks: {
         title: "Blöcke auf Disk",
         lead: "Exklusive Blöcke sind mit keinem Klon und keiner Kopie geteilt. Die Zahlen gelten für den zuletzt geschriebenen Stand.",

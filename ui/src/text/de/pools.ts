@@ -13,7 +13,7 @@ export const pools: Texts["pools"] = {
     health: "Zustand",
     used: "Belegt",
     size: "Größe",
-    free: "Frei",
+    available: "Verfügbar",
     fragmentation: "Fragmentierung",
     scan: "Letzter Scrub oder Resilver",
     errors: "Datenfehler",
