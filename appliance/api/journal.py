@@ -23,6 +23,10 @@ def list_jobs(call: Call, session: Session, query: schemas.JobQuery) -> Page[sch
     chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
     if query.state is not None:
         chosen = chosen.where(Job.state == query.state)
+    if query.active:
+        chosen = chosen.where(Job.state.in_(jobs.ACTIVE))
+    if query.subject is not None:
+        chosen = chosen.where(jobs.is_about(query.subject))
     return newest_first(schemas.JobResponse, session.scalars(chosen), query, lambda job: job.sequence)
 
 

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from appliance import decoding
@@ -115,6 +115,13 @@ def job(session: Session, job_id: str) -> Job:
 
 def active(session: Session) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
+
+
+def is_about(subject: str) -> ColumnElement[bool]:
+    """Jobs of this object, of its files and snapshots, and jobs that need it."""
+    part = (Job.subject.startswith(f"{subject}{separator}", autoescape=True) for separator in "/@")
+    needed = Job.parameters["about"].as_string().contains(f'"{subject}"', autoescape=True)
+    return or_(Job.subject == subject, *part, needed)
 
 
 def subjects_after(session: Session, at: float) -> set[str]:

@@ -2,7 +2,8 @@
 """At which moments a schedule is due: slots at a time of day in a time zone, which do not drift.
 
 A day's slots begin at the schedule's time of day. On the day that a clock change makes longer or shorter, the number of slots of
-an interval below a day follows the length of the day. Of schedules of several days the first is Monday, 5 January 1970, so that a week begins on Monday.
+an interval below a day follows the length of the day. Of schedules of several days the first is Monday, 5 January 1970, so that a
+week begins on Monday.
 """
 
 import datetime as dt

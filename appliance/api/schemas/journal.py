@@ -12,9 +12,13 @@ from appliance.worker.server_log import Priority, Unit
 
 
 class JobQuery(ListQuery):
-    """Filter."""
+    """Filter: all given fields must match."""
 
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None
+    active: bool = False
+    """Only jobs that wait or run."""
+    subject: Annotated[str, Field(min_length=1, max_length=200, pattern=r'^[^\x00-\x1f"]+$')] | None = None
+    """Jobs of this object, such as a datastore's identifier, of its files and snapshots, and jobs that need it."""
 
 
 class AlertQuery(ListQuery):

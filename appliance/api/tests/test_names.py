@@ -24,3 +24,20 @@ def test_names_are_those_of_then(appliance: Appliance) -> None:
         ("datastore.change", "gold1"), ("datastore.delete", "silver"), ("datastore.purge", "silver"),
     ]  # fmt: skip
     assert [entry for entry in audit if entry[0] in dict(expected)] == expected
+
+
+def test_jobs_of_a_datastore(appliance: Appliance) -> None:
+    """Of itself, of its files and snapshots, and jobs of several datastores; the 200 newest jobs of others do not hide them."""
+    first, second = appliance.datastore("first"), appliance.datastore("second")
+    appliance.job("POST", "/snapshots", {"name": "both", "datastores": [second, first]})
+    appliance.job("POST", f"/datastores/{first}/snapshots/delete", {"names": ["both"]})
+    appliance.job("POST", "/pools/tank/scrub", {"action": "start"})
+
+    def kinds(query: str) -> list[str]:
+        return [job["kind"] for job in appliance.get(f"/jobs?{query}")["items"]]
+
+    assert kinds(f"subject={first}") == ["snapshot.delete", "snapshot.create", "datastore.create"]
+    assert kinds(f"subject={second}") == ["snapshot.create", "datastore.create"]
+    assert kinds("subject=pool tank") == ["pool.scrub"] and kinds("subject=%25") == kinds("subject=pool") == []
+    assert kinds("active=true") == []
+    assert appliance.request("GET", '/jobs?subject="').status_code == 422

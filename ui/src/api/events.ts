@@ -16,6 +16,7 @@ const NAME = "zvaai-events";
 
 interface JobEvent {
   subject: string;
+  job_kind: string;
   state: Job["state"];
   step: string;
   percent: number;
@@ -51,31 +52,26 @@ const WITHOUT_STREAM_MS = 5_000;
 /** Delay before a refused stream is requested again. */
 const REFUSED_MS = 30_000;
 
-/** A job of this kind, if the kind is known, has ended: requests again what it may have changed, where that is shown. */
-export function takeJobEnd(client: QueryClient, kind: string | undefined): void {
+/** A job of this kind has ended: requests again what it may have changed, where that is shown. */
+export function takeJobEnd(client: QueryClient, kind: string): void {
   for (const name of CHANGED_BY_JOBS) void client.invalidateQueries({ queryKey: [name] });
-  if (kind === undefined || !LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });
+  if (!LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });
 }
 
 /** Applies a job's event: updates lists, and after the job's end invalidates what it changed. */
 export function takeJobEvent(client: QueryClient, event: JobEvent): void {
   const news = { state: event.state, step: event.step, percent: event.percent };
-  const known = client.getQueryData<readonly Job[]>(["jobs"]);
-  client.setQueryData<readonly Job[]>(["jobs"], (jobs) =>
-    jobs?.map((job) => (job.id === event.subject ? { ...job, ...news } : job)),
+  client.setQueriesData<unknown>({ queryKey: ["jobs"] }, (known: unknown) =>
+    Array.isArray(known) ? (known as Job[]).map((job) => (job.id === event.subject ? { ...job, ...news } : job)) : known,
   );
   client.setQueryData<Job>(["jobs", event.subject], (job) => (job === undefined ? job : { ...job, ...news }));
-  const ended = ENDED.includes(event.state);
-  // The event has no times, results and problems.
-  if (ended || !known?.some((job) => job.id === event.subject)) void client.invalidateQueries({ queryKey: ["jobs"] });
-  if (ended) {
-    const job = client.getQueryData<Job>(["jobs", event.subject]) ?? known?.find(({ id }) => id === event.subject);
-    takeJobEnd(client, job?.kind);
-  }
+  // The job is new, or has ended: the event has no times, results and problems.
+  if (event.state !== "running") void client.invalidateQueries({ queryKey: ["jobs"] });
+  if (ENDED.includes(event.state)) takeJobEnd(client, event.job_kind);
 }
 
 function isJobEvent(data: unknown): data is JobEvent {
-  return typeof data === "object" && data !== null && "subject" in data && "state" in data && "step" in data && "percent" in data;
+  return typeof data === "object" && data !== null && ["subject", "job_kind", "state", "step", "percent"].every((name) => name in data);
 }
 
 function take(client: QueryClient, news: News): void {

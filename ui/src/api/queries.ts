@@ -299,6 +299,21 @@ export const jobsQuery = queryOptions({
   queryFn: async ({ signal }) => (await unwrap(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
 });
 
+const newestJobs = (of: { readonly active: true } | { readonly subject: string }) =>
+  queryOptions({
+    queryKey: ["jobs", of],
+    queryFn: async ({ signal }) =>
+      (await unwrap(api.GET("/api/v1/jobs", { params: { query: { limit: 100, ...of } }, signal }))).items,
+    staleTime: 0,
+    refetchInterval: ({ state: { data } }) => (data?.some((job) => job.ended_at == null) ? 3_000 : SLOW_MS),
+  });
+
+/** Jobs that wait or run. */
+export const activeJobsQuery = newestJobs({ active: true });
+
+/** The newest jobs of a datastore. */
+export const jobsOfQuery = (store: string) => newestJobs({ subject: store });
+
 /** Of one state, or all, for a file. */
 export function readAllJobs(state: "" | Job["state"]): Promise<Job[]> {
   const of = state === "" ? {} : { state };

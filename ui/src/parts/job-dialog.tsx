@@ -45,8 +45,8 @@ export function JobDialog<Body>({ body, ask, known, ready, onBegin, onClose, chi
   const { send, pending, problem } = useSubmission(
     (body: Body, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (job: Job) => {
+      void client.invalidateQueries({ queryKey: ["jobs"] });
       client.setQueryData(["jobs", job.id], job);
-      void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
       notify({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn, about: job.id });
       onBegin(job.id);
       onClose();

@@ -138,7 +138,7 @@ export function JobScreen() {
   // Without a stream of events nothing else reports it.
   const kind = query.data?.kind;
   useEffect(() => {
-    if (ended) takeJobEnd(client, kind);
+    if (kind !== undefined && ended) takeJobEnd(client, kind);
   }, [client, ended, kind]);
   const title = query.data === undefined ? words.columns.kind : jobName(query.data);
   return (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
-import { alertsQuery, jobsQuery } from "../../api/queries";
+import { activeJobsQuery, alertsQuery } from "../../api/queries";
 import { capitalised } from "../../format/sentence";
 import { JobProgress, jobName } from "../../parts/job";
 import { Panel } from "../../parts/panel";
@@ -38,24 +38,23 @@ export function AlertsCard() {
 
 export function JobsCard() {
   const words = text.dashboard.jobs;
-  const query = useQuery(jobsQuery);
+  const query = useQuery(activeJobsQuery);
   return (
     <Panel title={words.title} more={{ to: "/jobs", name: words.all }}>
       <QueryBoundary query={query} what={words.title}>
-        {(jobs) => {
-          const active = jobs.filter((job) => job.state === "queued" || job.state === "running");
-          return active.length === 0 ? (
+        {(jobs) =>
+          jobs.length === 0 ? (
             <p>{words.none}</p>
           ) : (
             <ul className="zv-lines">
-              {active.slice(0, SHOWN).map((job) => (
+              {jobs.slice(0, SHOWN).map((job) => (
                 <li key={job.id}>
                   <Link to={`/jobs/${job.id}`}>{jobName(job)}</Link> <JobProgress job={job} />
                 </li>
               ))}
             </ul>
-          );
-        }}
+          )
+        }
       </QueryBoundary>
     </Panel>
   );

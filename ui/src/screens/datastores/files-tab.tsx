@@ -6,7 +6,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { Link } from "react-router";
-import { filesQuery, jobsQuery } from "../../api/queries";
+import { filesQuery, jobsOfQuery } from "../../api/queries";
 import type { Datastore, Job, VmdkFile } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { isActive, JobNews, JobProgress } from "../../parts/job";
@@ -160,7 +160,7 @@ interface ClonesProps {
 
 /** Running jobs of all users. */
 function Clones({ store, begun }: ClonesProps) {
-  const { data: jobs = [] } = useQuery(jobsQuery);
+  const { data: jobs = [] } = useQuery(jobsOfQuery(store.id));
   const { columns, title } = words.clones;
   const shown = jobs.filter(
     (job) => job.kind === "file.clone" && job.subject.startsWith(`${store.id}/`) && (isActive(job) || begun.includes(job.id)),

@@ -8,14 +8,13 @@ import {
   alertsQuery,
   groupsQuery,
   hostsQuery,
-  jobsQuery,
+  jobsOfQuery,
   nfsClientsQuery,
   readinessQuery,
   sessionsQuery,
 } from "../../api/queries";
 import type { Datastore } from "../../api/types";
 import { capitalised } from "../../format/sentence";
-import { partsOf } from "../../parts/about";
 import { CopyLines } from "../../parts/copy-lines";
 import { Panel } from "../../parts/panel";
 import { Severity } from "../../parts/severity";
@@ -168,7 +167,7 @@ function Sessions({ store }: { readonly store: Datastore }) {
 }
 
 export function EventsTab({ store }: { readonly store: Datastore }) {
-  const jobs = useQuery(jobsQuery);
+  const jobs = useQuery(jobsOfQuery(store.id));
   const alerts = useQuery(alertsQuery);
   return (
     <>
@@ -193,10 +192,7 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
       <div className="zv-below">
         <Panel title={words.events.jobs}>
           <QueryBoundary query={jobs} what={words.events.jobs}>
-            {(loaded) => {
-              const about = loaded.filter((job) => [store.id, store.uuid].includes(partsOf(job.subject)[0]));
-              return about.length === 0 ? <p>{words.events.noJobs}</p> : <JobTable jobs={about} />;
-            }}
+            {(loaded) => (loaded.length === 0 ? <p>{words.events.noJobs}</p> : <JobTable jobs={loaded} />)}
           </QueryBoundary>
         </Panel>
       </div>

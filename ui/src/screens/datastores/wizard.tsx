@@ -74,8 +74,8 @@ function Steps({ pools, groups, stores }: Props) {
     ),
     useCallback(
       (begun: Job) => {
+        void client.invalidateQueries({ queryKey: jobsQuery.queryKey });
         client.setQueryData(jobQuery(begun.id).queryKey, begun);
-        void client.invalidateQueries({ queryKey: jobsQuery.queryKey, exact: true });
         setJob(begun);
       },
       [client],
