@@ -47,7 +47,7 @@ const COMPARE: Readonly<Record<Exclude<Column, "load">, (first: Datastore, other
   lun: (first, other) => (first.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
   size: (first, other) => Number(first.size) - Number(other.size),
   used: (first, other) => Number(first.referenced) - Number(other.referenced),
-  free: (first, other) => freeOf(first) - freeOf(other),
+  free: (first, other) => (freeOf(first) ?? -1) - (freeOf(other) ?? -1),
 };
 
 export function sorted(stores: readonly Datastore[], column: Column, direction: Direction, loads?: Loads): Datastore[] {

@@ -87,13 +87,13 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
   return (
     <Grid hasGutter>
       <GridItem span={12} lg={6}>
-        <Panel title={capacity.byHosts} lead={nfs ? capacity.leadNfs : capacity.lead}>
+        <Panel title={capacity.current} lead={nfs ? capacity.leadNfs : capacity.lead}>
           {store.size !== "0" && (
             <Fill
               label={text.datastores.usage(store.name)}
               part={store.referenced}
               whole={store.size}
-              words={text.dashboard.pools.usedOf(formatBytes(store.referenced), formatBytes(store.size))}
+              words={text.datastores.onDiskOf(formatBytes(store.referenced), formatBytes(store.size))}
             />
           )}
           <div className="zv-below">

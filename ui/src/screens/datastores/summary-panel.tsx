@@ -36,8 +36,8 @@ export function SummaryPanel({ store }: { readonly store: Datastore }) {
       <Facts
         columns={2}
         facts={[
-          [words.used, <Used key="used" store={store} />],
-          [words.free, <Bytes key="free" value={freeOf(store)} />],
+          [words.onDisk, <OnDisk key="on-disk" store={store} />],
+          nfs ? [words.free, <Bytes key="free" value={freeOf(store)} />] : null,
           [words.provisioned, store.size === "0" ? text.datastores.noQuota : <Bytes key="size" value={store.size} />],
           space?.unique == null
             ? null
@@ -61,14 +61,14 @@ export function SummaryPanel({ store }: { readonly store: Datastore }) {
   );
 }
 
-function Used({ store }: { readonly store: Datastore }) {
+function OnDisk({ store }: { readonly store: Datastore }) {
   if (store.size === "0") return <Bytes value={store.referenced} />;
   return (
     <Fill
       label={text.datastores.usage(store.name)}
       part={store.referenced}
       whole={store.size}
-      words={text.dashboard.pools.usedOf(formatBytes(store.referenced), formatBytes(store.size))}
+      words={text.datastores.onDiskOf(formatBytes(store.referenced), formatBytes(store.size))}
     />
   );
 }

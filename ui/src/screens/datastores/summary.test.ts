@@ -6,10 +6,11 @@ import { freeOf, hostsWithPaths, loadNow, vaaiOf } from "./summary";
 
 describe("freeOf", () => {
   const store = (size: number, referenced: number, available: number) =>
-    ({ size: String(size), referenced: String(referenced), available: String(available) }) as Datastore;
+    ({ kind: "nfs", size: String(size), referenced: String(referenced), available: String(available) }) as Datastore;
   it("is what is left of the size", () => expect(freeOf(store(100, 40, 900))).toBe(60));
   it("is no more than the pool has", () => expect(freeOf(store(100, 40, 10))).toBe(10));
   it("is what the pool has without a quota", () => expect(freeOf(store(0, 40, 10))).toBe(10));
+  it("is not known of VMFS", () => expect(freeOf({ ...store(100, 40, 900), kind: "vmfs" })).toBeNull());
   it("is never negative", () => expect(freeOf(store(100, 140, 10))).toBe(0));
 });
 

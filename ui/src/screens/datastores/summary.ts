@@ -10,8 +10,12 @@ import { pathsOf } from "../hosts/paths";
 
 const words = text.datastores.detail.summary;
 
-/** Bytes that hosts can still write: the rest of its size, or less if its pool has less. */
-export function freeOf(store: Datastore): number {
+/**
+ * Bytes that hosts can still write: the rest of its size, or less if its pool has less. Null for VMFS: only the hosts know how much
+ * of the LUN is in use, and `referenced` is the size after compression.
+ */
+export function freeOf(store: Datastore): number | null {
+  if (store.kind === "vmfs") return null;
   const available = Number(store.available);
   return store.size === "0" ? available : Math.max(0, Math.min(Number(store.size) - Number(store.referenced), available));
 }

@@ -28,7 +28,7 @@ const NAMES = [
   words.columns.pool,
   words.columns.lun,
   words.columns.size,
-  words.columns.used,
+  words.columns.onDisk,
   words.columns.free,
   words.columns.load,
   words.columns.hosts,
@@ -225,14 +225,16 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onBegin, se
       </Td>
       <Td dataLabel={words.columns.lun}>{store.lun ?? "–"}</Td>
       <Td dataLabel={words.columns.size}>{store.size === "0" ? words.noQuota : <Bytes value={store.size} />}</Td>
-      <Td dataLabel={words.columns.used}>
+      <Td dataLabel={words.columns.onDisk}>
         {store.size === "0" ? (
           <Bytes value={store.referenced} />
         ) : (
           <Fill label={words.usage(store.name)} part={store.referenced} whole={store.size} />
         )}
       </Td>
-      <Td dataLabel={words.columns.free}>{store.state === "active" ? <Bytes value={freeOf(store)} /> : "–"}</Td>
+      <Td dataLabel={words.columns.free}>
+        <Bytes value={store.state === "active" ? freeOf(store) : null} />
+      </Td>
       <Td dataLabel={words.columns.load}>{load ? <LoadBar name={store.name} load={load} busiest={busiest} /> : "–"}</Td>
       <Td dataLabel={words.columns.hosts} modifier="truncate">
         {names.length + store.clients.length > 0 ? (
