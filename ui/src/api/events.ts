@@ -71,7 +71,9 @@ export function takeJobEvent(client: QueryClient, event: JobEvent): void {
 }
 
 function isJobEvent(data: unknown): data is JobEvent {
-  return typeof data === "object" && data !== null && ["subject", "job_kind", "state", "step", "percent"].every((name) => name in data);
+  return (
+    typeof data === "object" && data !== null && ["subject", "job_kind", "state", "step", "percent"].every((name) => name in data)
+  );
 }
 
 function take(client: QueryClient, news: News): void {

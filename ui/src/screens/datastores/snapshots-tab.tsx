@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Snapshots of one datastore, the newest first, with the space of each. */
 
-import { Button, Checkbox, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
+import { Button, Checkbox, EmptyState, EmptyStateBody, Label, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { memo, useMemo, useState } from "react";
 import { api } from "../../api/client";
 import { schedulesQuery, snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
-import { formatExactTime } from "../../format/time";
+import { formatExactTime, formatTime } from "../../format/time";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { JobDialog } from "../../parts/job-dialog";
@@ -184,7 +184,10 @@ const Row = memo(function Row({ store, snapshot, all, schedules, showTags, selec
         <Time at={snapshot.created_at} />
       </Td>
       <Td dataLabel={words.columns.name} modifier="breakWord">
-        {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={showTags} />
+        {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={showTags} />{" "}
+        {snapshot.protected_until != null && (
+          <Label isCompact>{words.protectedUntil(formatTime(snapshot.protected_until))}</Label>
+        )}
       </Td>
       <Td dataLabel={words.columns.schedule}>
         {schedule === null ? "–" : schedules && (schedules.get(schedule) ?? words.deletedSchedule)}

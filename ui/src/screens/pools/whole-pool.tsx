@@ -70,7 +70,7 @@ function percentsOf(pool: Pool): Percents {
 
 export function ChangeThresholds({ pool, ...job }: AboutPool) {
   const { known, first, form, change } = useKnownForm(pool, poolQuery(pool.name), factsOf, percentsOf);
-  const numbers = [form.warning_percent, form.critical_percent].every((typed) => /^[0-9]{1,2}$/.test(typed));
+  const numbers = [form.warning_percent, form.critical_percent].every((typed) => /^([1-9][0-9]?|100)$/.test(typed));
   return (
     <JobDialog
       {...job}

@@ -17,9 +17,9 @@ import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { Alert } from "../../parts/patternfly";
 import { text } from "../../text";
-import { NO_TIERS, TIER_FIELDS, TierFields, TIERS, tiersOf, tierValuesOf, type TierForm } from "./tiers";
+import { NO_TIERS, TIER_FIELDS, TierFields, tiersOf, tierValuesOf, type TierForm } from "./tiers";
 import { shownOf } from "./choices";
-import { countOf, retainedOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
+import { countOf, retainedOf, minutesOf, reachOf, TIERS, unitOf, UNITS, type Unit } from "./interval";
 
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, it } from "vitest";
-import { countOf, formatSpan, retainedOf, minutesOf, reachOf, unitOf, type Unit } from "./interval";
+import { countOf, formatSpan, retainedOf, minutesOf, reachOf, reachOfAll, unitOf, type Unit } from "./interval";
 
 it.each<[string, Unit, number | null]>([
   ["15", "minutes", 15],
@@ -43,3 +43,12 @@ it.each([
   [1440, 8, "7 days"],
   [60, 1, "the newest only"],
 ])("reachOf %d minutes, %d kept", (minutes, retained, expected) => expect(reachOf(minutes, retained)).toBe(expected));
+
+const NO_TIERS = { hourly: 0, daily: 0, weekly: 0, monthly: 0 };
+it.each([
+  [{ every_minutes: 60, keep: 48 }, "47 hours"],
+  [{ every_minutes: 60, keep: 1 }, "the newest only"],
+  [{ every_minutes: 15, keep: 4, hourly: 24, daily: 14 }, "13 days"],
+  [{ every_minutes: 60, keep: 24, weekly: 8, monthly: 12 }, "330 days"],
+  [{ every_minutes: 1440, keep: 1, hourly: 24 }, "23 days"], // 24 hours that have a snapshot
+])("reachOfAll %j", (schedule, expected) => expect(reachOfAll({ ...NO_TIERS, ...schedule })).toBe(expected));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Intervals of schedules: input and display. The API has whole minutes. */
 
+import type { Schedule } from "../../api/types";
 import { text } from "../../text";
 
 const words = text.schedules.span;
@@ -45,7 +46,23 @@ export function formatSpan(minutes: number): string {
   return words[shown](Math.floor(minutes / MINUTES[shown]));
 }
 
+function reach(minutes: number): string {
+  return minutes <= 0 ? text.schedules.newestOnly : formatSpan(minutes);
+}
+
+/** Minutes between the snapshots of a tier; a month counts 30 days. */
+const TIER_MINUTES = { hourly: 60, daily: 1440, weekly: 10_080, monthly: 43_200 } as const;
+export type Tier = keyof typeof TIER_MINUTES;
+export const TIERS = Object.keys(TIER_MINUTES) as readonly Tier[];
+
+/** How far the snapshots of all tiers reach back, to within one interval of the tier that reaches furthest. */
+export function reachOfAll(schedule: Pick<Schedule, "every_minutes" | "keep" | Tier>): string {
+  const { every_minutes: every, keep } = schedule;
+  const reaches = TIERS.map((tier) => Math.max(TIER_MINUTES[tier], every) * (schedule[tier] - 1));
+  return reach(Math.max(every * (keep - 1), ...reaches));
+}
+
 /** How far the snapshots reach back at least, just after a new snapshot: the intervals between the retained snapshots. */
 export function reachOf(minutes: number, retained: number): string {
-  return retained <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (retained - 1));
+  return reach(minutes * (retained - 1));
 }

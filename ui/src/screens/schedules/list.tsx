@@ -16,7 +16,7 @@ import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
-import { formatSpan, reachOf } from "./interval";
+import { formatSpan, reachOfAll, TIERS } from "./interval";
 import { AddScrub, ChangeScrub } from "./scrub";
 
 const words = text.schedules;
@@ -99,8 +99,8 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
               </Label>
             </Td>
             <Td dataLabel={columns.every}>{formatSpan(schedule.every_minutes)}</Td>
-            <Td dataLabel={columns.keep}>{schedule.kind === "scrub" ? "–" : words.keeps(schedule.keep)}</Td>
-            <Td dataLabel={columns.reach}>{schedule.kind === "scrub" ? "–" : reachOf(schedule.every_minutes, schedule.keep)}</Td>
+            <Td dataLabel={columns.keep}>{schedule.kind === "scrub" ? "–" : retainsOf(schedule)}</Td>
+            <Td dataLabel={columns.reach}>{schedule.kind === "scrub" ? "–" : reachOfAll(schedule)}</Td>
             <Td dataLabel={columns.last}>{schedule.last_at == null ? text.common.never : <Time at={schedule.last_at} ago />}</Td>
             <Td dataLabel={columns.next}>
               <Next schedule={schedule} />
@@ -121,6 +121,12 @@ function namesOf(schedule: Schedule, stores: readonly Datastore[]): string {
   const present = stores.filter((store) => store.state === "active" && schedule.datastores.includes(store.id));
   const gone = schedule.datastores.length - present.length;
   return [...present.map((store) => store.name), ...(gone > 0 ? [words.gone(gone)] : [])].join(", ");
+}
+
+function retainsOf(schedule: Schedule): string {
+  const tiers = TIERS.filter((tier) => schedule[tier] > 0).map((tier) => words.tiers.counts[tier](schedule[tier]));
+  const days = schedule.protect_days;
+  return [words.keeps(schedule.keep), ...tiers, ...(days > 0 ? [words.protects(words.span.days(days))] : [])].join(", ");
 }
 
 function Next({ schedule: { next_at: next, last_at: last } }: { readonly schedule: Schedule }) {

@@ -6,9 +6,9 @@ import type { ApiProblem } from "../../api/problem";
 import type { Schedule } from "../../api/types";
 import { TextField } from "../../parts/field";
 import { text } from "../../text";
+import { TIERS } from "./interval";
 
 const words = text.schedules.tiers;
-export const TIERS = ["hourly", "daily", "weekly", "monthly"] as const;
 const NUMBERS = [...TIERS, "protect_days"] as const;
 export const TIER_FIELDS = [...NUMBERS, "at", "time_zone"] as const;
 
@@ -29,7 +29,7 @@ export function tiersOf(schedule: Schedule): TierForm {
 /** The request's body; null while the input has a problem. */
 export function tierValuesOf(form: TierForm) {
   const { at, time_zone } = form;
-  if (NUMBERS.some((name) => wrongNumber(form[name])) || wrongTime(at) || time_zone === "") return null;
+  if (NUMBERS.some((name) => wrongNumber(name, form[name])) || wrongTime(at) || time_zone === "") return null;
   const [hourly, daily, weekly, monthly, protect_days] = NUMBERS.map((name) => Number(form[name])) as [
     number,
     number,
@@ -40,7 +40,10 @@ export function tierValuesOf(form: TierForm) {
   return { hourly, daily, weekly, monthly, protect_days, at, time_zone };
 }
 
-const wrongNumber = (typed: string) => !/^[0-9]{1,4}$/.test(typed) || Number(typed) > 1000;
+/** The service's limits. */
+const mostOf = (name: (typeof NUMBERS)[number]) => (name === "protect_days" ? 3650 : 1000);
+const wrongNumber = (name: (typeof NUMBERS)[number], typed: string) =>
+  !/^[0-9]{1,4}$/.test(typed) || Number(typed) > mostOf(name);
 export const wrongTime = (typed: string) => !/^([01][0-9]|2[0-3]):[0-5][0-9]$/.test(typed);
 
 interface Props {
@@ -63,7 +66,7 @@ export function TierFields({ form, onChange, problem }: Props) {
           label={words.labels[name]}
           value={form[name]}
           onChange={(typed) => onChange({ [name]: typed })}
-          problem={wrongNumber(form[name]) ? words.numberWrong : problem?.at(name)}
+          problem={wrongNumber(name, form[name]) ? words.numberWrong(mostOf(name)) : problem?.at(name)}
         />
       ))}
       <StartFields form={form} onChange={onChange} problem={problem} />

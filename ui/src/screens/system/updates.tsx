@@ -40,7 +40,7 @@ function Shown({ updates }: { readonly updates: Updates }) {
       {reboot.length > 0 && <Reasons variant="warning" title={words.reboot} reasons={reboot} />}
       {obstacles.length > 0 && <Reasons variant="danger" title={words.obstacles} reasons={obstacles} />}
       <div>
-        {pending ? words.pending(packages.length, others) : words.none}{" "}
+        {pending ? words.pending(packages.length, others) : refreshed != null && words.none}{" "}
         {refreshed == null ? (
           words.neverRefreshed
         ) : (
