@@ -72,10 +72,11 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse
             break
     else:
         raise NotFoundError("portal", portal)
+    advertised = current.advertised if "advertised" not in body.model_fields_set else None
     changed = Portal(
         current.address if body.address is None else _checked("address", body.address),
         body.group_tag or current.group_tag,
-        current.advertised if body.advertised is None else _checked("advertised", body.advertised),
+        advertised if body.advertised is None else _checked("advertised", body.advertised),
     )
     portals.change(call.context, portal, changed, force=body.force)
     return _shown(changed, local_addresses())

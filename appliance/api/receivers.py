@@ -78,7 +78,7 @@ def change_receiver(call: Call, receiver_id: str, body: receivers.ReceiverUpdate
     with call.changing() as session:
         receiver = receivers.find(session, receiver_id)
         call.match(_shown(session, call.context.seal, receiver))
-        receivers.change(session, call.context.seal, receiver, body.model_dump(exclude_none=True))
+        receivers.change(session, call.context.seal, receiver, body.values())
         if body.enabled is False:  # without attempts, the end of the problem would never be found
             update_alerts(session, receivers.area(receiver_id), [])
         return _shown(session, call.context.seal, receiver)

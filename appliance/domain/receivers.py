@@ -78,7 +78,7 @@ class ReceiverCreate(Model):
 
 
 class ReceiverUpdate(Model):
-    """Fields to change. A receiver stays of its kind."""
+    """Fields to change. A receiver stays of its kind. Null clears `certificate`, and `user` with its password."""
 
     name: Name | None = None
     url: Url | None = None
@@ -89,6 +89,10 @@ class ReceiverUpdate(Model):
     recipients: Recipients | None = None
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+
+    def values(self) -> dict[str, Any]:
+        cleared = {name: None for name in ("certificate", "user") if name in self.model_fields_set}
+        return cleared | self.model_dump(exclude_none=True)
 
 
 def find(session: Session, receiver_id: str) -> Receiver:
@@ -173,6 +177,8 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
             receiver.secret = seal.seal(value)
         else:
             setattr(receiver, name, value)
+    if receiver.user is None and "user" in changes:
+        receiver.secret = seal.seal("")
     with contextlib.suppress(SealedError):
         url = url_of(seal, receiver)
         password = seal.open(receiver.secret) if kind_of(url) == EMAIL else None

@@ -41,7 +41,7 @@ class PortalCreate(Model):
 
 
 class PortalUpdate(Model):
-    """Fields to change. `force`: also if hosts lose connections."""
+    """Fields to change; an `advertised` of null takes it away. `force`: also if hosts lose connections."""
 
     address: PortalAddress | None = None
     group_tag: GroupTag | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts: refusals, and initiators of no host."""
+"""Hosts: refusals, and initiators of no host; the portals that they reach."""
 
 import shlex
 from typing import Any
@@ -67,3 +67,16 @@ def test_commands_for_a_host_quote_its_name() -> None:
     name = f"{ESX1}';reboot;'"
     (line,) = host_lines([name], None)
     assert shlex.split(line.rpartition("echo ")[2]) == [f"This host is registered as {name}"]
+
+
+def test_an_advertised_address_can_be_removed(appliance: Appliance) -> None:
+    path = "/portals/0.0.0.0:3260"
+    for change, advertised in (
+        ({"advertised": "198.51.100.7:3260"}, "198.51.100.7:3260"),
+        ({"group_tag": 2}, "198.51.100.7:3260"),
+        ({"advertised": None}, None),
+    ):
+        answer = appliance.request("PATCH", path, change)
+        assert answer.status_code == 200, answer.text
+        (portal,) = appliance.get("/portals")["items"]
+        assert portal["advertised"] == advertised

@@ -144,6 +144,18 @@ def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path:
     assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
 
 
+def test_login_and_certificate_can_be_removed(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "smtp") as mail:
+        path = f"/receivers/{receiver(appliance, mail, 'smtp')}"
+        same = appliance.request("PATCH", path, dict.fromkeys(("name", "severity", "enabled", "sender", "recipients"))).json
+        assert same is not None and (same["name"], same["user"], same["certificate"]) == ("mail", "zvaai", mail.pem)
+        changed = appliance.request("PATCH", path, {"user": None, "certificate": None}).json
+        assert changed is not None and (changed["user"], changed["certificate"]) == (None, None)
+        answer = appliance.request("PATCH", path, {"user": "zvaai"})
+        assert answer.status_code == 422 and "password" in answer.text, "the password is removed with its user"
+        assert appliance.request("PATCH", path, {"user": "zvaai", "password": PASSWORD}).status_code == 200
+
+
 def test_a_test_reports_the_problem(appliance: Appliance, tmp_path: Path) -> None:
     def tested(identifier: str) -> tuple[str, int | None, str]:
         result = appliance.request("POST", f"/receivers/{identifier}/test").json

@@ -135,6 +135,10 @@ export const datastores = {
       count: (count: number) => (count === 1 ? "1 host" : `${count} hosts`),
       clients: "More clients",
       clientsHelp: "Addresses or networks in addition to the groups, for example 192.0.2.17 or 192.0.2.0/24",
+      anyone: {
+        label: "Any host that reaches the server can mount it",
+        help: "A network of all addresses, such as 0.0.0.0/0, needs this.",
+      },
       clientsWrong: "Enter addresses or networks, separated by spaces, for example 192.0.2.17 or 192.0.2.0/24.",
       none: {
         title: "No host groups yet",

@@ -148,9 +148,13 @@ export const datastores: readonly Form[] = [
     ...NFS,
     form: "datastores Serving",
     open: ["Actions", "Change access"],
-    fill: { "More clients": "192.0.2.99", NFSv3: false, root: true },
+    fill: { "More clients": "0.0.0.0/0", "Any host that reaches the server can mount it": true, NFSv3: false, root: true },
     send: ["Change"],
-    sends: ["PATCH", `/datastores/${ID.nfs}`, { clients: ["192.0.2.99"], versions: ["4"], squash: "root", force: false }],
+    sends: [
+      "PATCH",
+      `/datastores/${ID.nfs}`,
+      { clients: ["0.0.0.0/0"], anyone: true, versions: ["4"], squash: "root", force: false },
+    ],
     marks: { clients: "More clients" },
   },
   {

@@ -3,11 +3,15 @@
 
 import { formatTime } from "../../src/format/time";
 import type { Form } from "./walk";
-import { AT, begun, ID, receiver, recovery, token, TOTP_SECRET } from "./world";
+import { AT, begun, ID, page, portal, receiver, recovery, token, TOTP_SECRET } from "./world";
 
 const USERS = { at: "/users", version: '"user"', answer: {} };
 const SYSTEM = { at: "/system", answer: {} };
 const HOOK = { ...SYSTEM, version: '"receiver"' };
+const MAIL = {
+  ...{ ...receiver, kind: "email", url: "smtps://mail.example", sender: "zvaai@example.com" },
+  ...{ recipients: ["ops@example.com"], user: "zvaai", certificate: "-----BEGIN CERTIFICATE-----" },
+};
 const PASSWORD = "correct horse battery";
 const SECRET = "a secret that is shown once";
 const TWICE = { Password: PASSWORD, "Repeat the password": PASSWORD };
@@ -302,11 +306,21 @@ export const system: readonly Form[] = [
   {
     ...HOOK,
     form: "system ChangeReceiver",
+    responses: { "/receivers": page(MAIL), [`/receivers/${ID.receiver}`]: MAIL },
     open: ["Actions for chat", "Change"],
-    fill: { Enabled: false },
+    fill: {
+      To: "ops@example.com\nstorage@example.com",
+      "User of the mail server": "",
+      "CA certificate of the receiver (PEM)": "",
+      Enabled: false,
+    },
     send: ["Change"],
-    sends: ["PATCH", `/receivers/${ID.receiver}`, { enabled: false }],
-    marks: { name: "Name", url: "Address" },
+    sends: [
+      "PATCH",
+      `/receivers/${ID.receiver}`,
+      { recipients: ["ops@example.com", "storage@example.com"], user: null, certificate: null, enabled: false },
+    ],
+    marks: { name: "Name", url: "Address", recipients: "To", user: "User of the mail server" },
     done: "chat was changed",
   },
   {
@@ -360,9 +374,10 @@ export const system: readonly Form[] = [
     ...SYSTEM,
     form: "system ChangePortal",
     open: ["Actions for 192.0.2.1:3260", "Change"],
-    fill: { "Portal group": "2" },
+    fill: { "Portal group": "2", "Address that discovery reports": "" },
+    responses: { "/portals": page({ ...portal, advertised: "198.51.100.7:3260" }) },
     send: ["Change"],
-    sends: ["PATCH", "/portals/192.0.2.1:3260", { group_tag: 2, force: false }],
+    sends: ["PATCH", "/portals/192.0.2.1:3260", { group_tag: 2, advertised: null, force: false }],
     marks: { address: "Address and port", group_tag: "Portal group", advertised: "Address that discovery reports" },
     done: "192.0.2.1:3260 was changed",
   },

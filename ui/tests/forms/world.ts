@@ -174,7 +174,13 @@ const power: Api.Power = {
 };
 const settings: components["schemas"]["IscsiSettingsResponse"] = { chap_required: false, target_chap_name: "storage" };
 
-const portal: Api.Portal = { address: "192.0.2.1:3260", group_tag: 1, advertised: null, interfaces: ["eth1"], problem: "" };
+export const portal: Api.Portal = {
+  address: "192.0.2.1:3260",
+  group_tag: 1,
+  advertised: null,
+  interfaces: ["eth1"],
+  problem: "",
+};
 const network: Api.Network = {
   ...{ hostname: "storage", dns_servers: ["192.0.2.53"], search_domains: [], time: { synchronized: true, zone: "Etc/UTC" } },
   interfaces: [

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Datastore, Pool } from "../../api/types";
-import { requestOf, clientsProblem, isTooThick, nameProblem, NOTHING_YET, sizeProblem, vmfsProblem } from "./form-values";
+import {
+  requestOf,
+  clientsProblem,
+  isForAnyone,
+  isTooThick,
+  nameProblem,
+  NOTHING_YET,
+  sizeProblem,
+  vmfsProblem,
+} from "./form-values";
 import { matches, sorted } from "./filter";
 
 function store(more: Partial<Datastore>): Datastore {
@@ -25,6 +34,11 @@ describe("form values", () => {
     for (const name of ["", "-a", "ä", "vmfs1", "x".repeat(43)]) {
       expect(nameProblem({ ...NOTHING_YET, name }, taken)).toBeDefined();
     }
+  });
+  it("knows a network of all addresses", () => {
+    expect(["0.0.0.0/0", "192.0.2.1, ::/0", "192.0.2.0/24 10.0.0.0/10", ""].map((clients) => isForAnyone({ clients }))).toEqual([
+      ...[true, true, false, false],
+    ]);
   });
   it("warns of a thick size above what the pool has available, parity left out", () => {
     const pool = { size: String(6n << 40n), free: String(6n << 40n), available: String(4n << 40n) } as Pool;

@@ -36,6 +36,8 @@ export interface FormValues {
   readonly groups: readonly string[];
   /** Clients in addition to the hosts of the groups, for NFS; as typed. */
   readonly clients: string;
+  /** Whether clients can be any host that reaches the server. */
+  readonly anyone: boolean;
 }
 
 export const NOTHING_YET: FormValues = {
@@ -53,6 +55,7 @@ export const NOTHING_YET: FormValues = {
   encrypted: false,
   groups: [],
   clients: "",
+  anyone: false,
 };
 
 /** Typed bytes, a whole number of MiB as the service requires; otherwise null. */
@@ -93,6 +96,11 @@ export function clientsOf({ clients }: Pick<FormValues, "clients">): string[] {
   return clients.split(/[\s,;]+/).filter((client) => client !== "");
 }
 
+/** Whether a typed network has all addresses: the service refuses it without `anyone`. */
+export function isForAnyone(values: Pick<FormValues, "clients">): boolean {
+  return clientsOf(values).some((client) => client.endsWith("/0"));
+}
+
 /** Rejects what is certainly not an address; the service checks the rest. */
 export function clientsProblem(values: Pick<FormValues, "kind" | "clients">): string | undefined {
   if (values.kind === "vmfs") return undefined;
@@ -118,7 +126,8 @@ export function requestOf(values: FormValues): DatastoreCreate {
     encrypted: values.encrypted,
     host_groups: [...values.groups],
   };
-  if (values.kind === "nfs") return { ...common, record_size: values.recordSize, clients: clientsOf(values) };
+  if (values.kind === "nfs")
+    return { ...common, record_size: values.recordSize, clients: clientsOf(values), anyone: values.anyone };
   return {
     ...common,
     block_size: values.blockSize,

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Choice of the host groups that a datastore is presented to. */
+/** Choice of the host groups and other clients that a datastore is presented to. */
 
 import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { groupsQuery } from "../../api/queries";
 import { text } from "../../text";
+import { isForAnyone } from "./form-values";
+
+interface AnyoneProps {
+  readonly clients: string;
+  readonly anyone: boolean;
+  readonly onChange: (anyone: boolean) => void;
+}
+
+/** Consent to a network of all addresses, asked for while one is typed. */
+export function Anyone({ clients, anyone, onChange }: AnyoneProps) {
+  if (!isForAnyone({ clients })) return null;
+  const { label, help } = text.datastores.wizard.hosts.anyone;
+  return <Checkbox id="anyone" label={label} description={help} isChecked={anyone} onChange={(_event, on) => onChange(on)} />;
+}
 
 interface GroupsProps {
   readonly chosen: readonly string[];

@@ -9,6 +9,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
+import { Anyone } from "./host-groups";
 import { pathOf, useStoreForm } from "./known-store";
 import { clientsOf, clientsProblem } from "./form-values";
 
@@ -23,12 +24,13 @@ function squashOf(store: Datastore): Squash {
 
 interface Form {
   readonly clients: string;
+  readonly anyone: boolean;
   readonly versions: readonly string[];
   readonly squash: Squash;
 }
 
 function formOf(store: Datastore): Form {
-  return { clients: store.clients.join(", "), versions: store.versions, squash: squashOf(store) };
+  return { clients: store.clients.join(", "), anyone: false, versions: store.versions, squash: squashOf(store) };
 }
 
 /** The request's body. */
@@ -50,7 +52,7 @@ export function Serving({ store, ...job }: DialogProps) {
       submit={words.submit}
       ready={() => wrong === undefined && versions.length > 0}
       knownFields={["clients"]}
-      body={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
+      body={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), anyone: form.anyone, force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
@@ -63,6 +65,7 @@ export function Serving({ store, ...job }: DialogProps) {
             onChange={(clients) => change({ clients })}
             problem={wrong ?? problem?.at("clients")}
           />
+          <Anyone clients={form.clients} anyone={form.anyone} onChange={(anyone) => change({ anyone })} />
           <FormGroup role="group" label={words.versions} fieldId="versions" isStack>
             {VERSIONS.map((version) => (
               <Checkbox

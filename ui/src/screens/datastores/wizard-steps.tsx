@@ -23,6 +23,7 @@ import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
 import { provisioned } from "./provisioned";
+import { Anyone } from "./host-groups";
 import { Provisioning } from "./provisioning";
 import {
   BLOCK_SIZES,
@@ -241,14 +242,17 @@ export function HostsStep({ values, change, groups, fieldProblem }: StepProps) {
         </FormGroup>
       )}
       {values.kind === "nfs" && (
-        <TextField
-          id="clients"
-          label={words.hosts.clients}
-          help={words.hosts.clientsHelp}
-          value={values.clients}
-          onChange={(clients) => change({ clients })}
-          problem={clientsProblem(values) ?? fieldProblem("clients")}
-        />
+        <>
+          <TextField
+            id="clients"
+            label={words.hosts.clients}
+            help={words.hosts.clientsHelp}
+            value={values.clients}
+            onChange={(clients) => change({ clients })}
+            problem={clientsProblem(values) ?? fieldProblem("clients")}
+          />
+          <Anyone clients={values.clients} anyone={values.anyone} onChange={(anyone) => change({ anyone })} />
+        </>
       )}
     </Form>
   );

@@ -189,8 +189,10 @@ function ChangePortal({ portal, onClose }: Props) {
       ready={values.address !== "" && isNumber(values.group_tag)}
       knownFields={FIELDS}
       body={(force) => {
-        const { group_tag: group, ...changed } = changedOf<Values>(first, values);
-        return { ...changed, ...(group === undefined ? {} : { group_tag: Number(group) }), force };
+        const bodyOf = ({ address, group_tag: group, advertised }: Values) => ({
+          ...{ address, group_tag: Number(group), advertised: advertised === "" ? null : advertised },
+        });
+        return { ...changedOf(bodyOf(first), bodyOf(values)), force };
       }}
       ask={(body, headers) =>
         api.PATCH("/api/v1/portals/{portal}", { params: { path: { portal: portal.address } }, body, headers })

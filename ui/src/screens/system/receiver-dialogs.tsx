@@ -36,13 +36,20 @@ function endOf(certificate: string): string {
 }
 
 /** Facts of a receiver that changed while the dialog was open. */
-function factsOf({ name, url, severity, certificate, enabled }: Receiver): readonly Fact[] {
+function factsOf({ name, url, kind, severity, certificate, enabled, ...mail }: Receiver): readonly Fact[] {
   return [
     [words.name, name],
     [words.url, url],
     [words.severityLabel, words.severity[severity]],
     [words.certificate, certificate == null ? text.common.unset : words.certificateEnd(endOf(certificate))],
     [words.switchOn, enabled ? text.common.yes : text.common.no],
+    ...(kind === "email"
+      ? ([
+          [words.sender, mail.sender],
+          [words.recipients, mail.recipients.join(", ")],
+          [words.user, mail.user ?? text.common.unset],
+        ] as const)
+      : []),
   ];
 }
 
@@ -132,27 +139,41 @@ export function CreateReceiver({ onMade, onClose }: Omit<Props, "hook">) {
         <>
           <Fields values={values} change={change} problem={problem} />
           {values.url.startsWith("smtp") && <MailFields mail={mail} change={changeMail} problem={problem} />}
-          <LinesField
-            id="receiver-certificate"
-            label={words.certificate}
-            help={words.certificateHelp}
-            value={certificate}
-            onChange={setCertificate}
-            problem={problem?.fields.get("certificate")}
-          />
+          <CertificateField value={certificate} onChange={setCertificate} problem={problem} />
         </>
       )}
     </ChangeDialog>
   );
 }
 
+interface CertificateProps {
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly problem: ApiProblem | null;
+}
+
+function CertificateField({ value, onChange, problem }: CertificateProps) {
+  return (
+    <LinesField
+      id="receiver-certificate"
+      label={words.certificate}
+      help={words.certificateHelp}
+      value={value}
+      onChange={onChange}
+      problem={problem?.fields.get("certificate")}
+    />
+  );
+}
+
 interface MailFieldsProps {
+  /** Whether the receiver has a login: an empty password keeps it. */
+  readonly known?: boolean;
   readonly mail: Mail;
   readonly change: (part: Partial<Mail>) => void;
   readonly problem: ApiProblem | null;
 }
 
-function MailFields({ mail, change, problem }: MailFieldsProps) {
+function MailFields({ known = false, mail, change, problem }: MailFieldsProps) {
   return (
     <>
       <TextField
@@ -183,6 +204,7 @@ function MailFields({ mail, change, problem }: MailFieldsProps) {
       <TextField
         id="receiver-password"
         label={words.password}
+        help={known ? words.passwordKept : undefined}
         type="password"
         autoComplete="new-password"
         value={mail.password}
@@ -193,14 +215,24 @@ function MailFields({ mail, change, problem }: MailFieldsProps) {
   );
 }
 
+type ChangeForm = FormValues & Mail & { readonly enabled: boolean; readonly certificate: string };
+
+function formOf({ name, url, severity, enabled, certificate, sender, recipients, user }: Receiver): ChangeForm {
+  const mail = { sender, recipients: recipients.join("\n"), user: user ?? "", password: "" };
+  return { name, url, severity, enabled, certificate: certificate ?? "", ...mail };
+}
+
+const orNull = (typed: string) => (typed.trim() === "" ? null : typed);
+
 /** The request's body. */
-function valuesOf({ name, url, severity, enabled }: Receiver): FormValues & { readonly enabled: boolean } {
-  return { name, url, severity, enabled };
+function valuesOf({ certificate, recipients, user, password, ...form }: ChangeForm) {
+  const login = { user: orNull(user), ...(password === "" ? {} : { password }) };
+  return { ...form, ...login, certificate: orNull(certificate), recipients: linesOf(recipients) };
 }
 
 /** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function ChangeReceiver({ hook, onClose }: Props) {
-  const { known, first, form, change } = useKnownForm(hook, receiverQuery(hook.id), factsOf, valuesOf);
+  const { known, first, form, change } = useKnownForm(hook, receiverQuery(hook.id), factsOf, formOf);
   return (
     <ChangeDialog
       known={known}
@@ -208,7 +240,7 @@ export function ChangeReceiver({ hook, onClose }: Props) {
       submit={words.changeSubmit}
       ready={form.name !== "" && form.url !== ""}
       knownFields={FIELDS}
-      body={() => changedOf(first, form)}
+      body={() => changedOf(valuesOf(first), valuesOf(form))}
       ask={(body, headers) => api.PATCH("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), body, headers })}
       changes={["receivers"]}
       done={words.changed(form.name)}
@@ -217,6 +249,8 @@ export function ChangeReceiver({ hook, onClose }: Props) {
       {(problem) => (
         <>
           <Fields values={form} change={change} problem={problem} />
+          {hook.kind === "email" && <MailFields known={hook.user !== null} mail={form} change={change} problem={problem} />}
+          <CertificateField value={form.certificate} onChange={(certificate) => change({ certificate })} problem={problem} />
           <Switch
             id="receiver-enabled"
             label={words.switchOn}

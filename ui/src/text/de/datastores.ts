@@ -134,6 +134,10 @@ export const datastores: Texts["datastores"] = {
       count: (count) => (count === 1 ? "1 Host" : `${count} Hosts`),
       clients: "Weitere Clients",
       clientsHelp: "Adressen oder Netze zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24",
+      anyone: {
+        label: "Jeder Host, der den Server erreicht, kann ihn mounten",
+        help: "Ein Netz aller Adressen wie 0.0.0.0/0 braucht dies.",
+      },
       clientsWrong: "Geben Sie Adressen oder Netze ein, durch Leerzeichen getrennt, zum Beispiel 192.0.2.17 oder 192.0.2.0/24.",
       none: {
         title: "Noch keine Hostgruppen",
