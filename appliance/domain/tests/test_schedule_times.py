@@ -43,8 +43,8 @@ def test_slots(now: str, every: int, begin: str, zone: str, slot: str) -> None:
 def test_each_hour_of_a_day_has_a_slot(day: str, hours: int) -> None:
     midnight = at(f"{day} 00:00:00", BERLIN)
     next_day = at(str(dt.date.fromisoformat(day) + dt.timedelta(days=1)) + " 00:00:00", BERLIN)
-    found = {slots(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
-    latest, following = ({pair[which] for pair in found} for which in (0, 1))
+    pairs = {slots(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
+    latest, following = ({pair[which] for pair in pairs} for which in (0, 1))
     assert len(latest) == hours and max(latest) < next_day
     assert following == latest - {midnight} | {next_day}
 

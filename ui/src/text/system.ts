@@ -149,7 +149,7 @@ export const system = {
     user: "User of the mail server",
     userHelp: "Leave it empty if the mail server needs no login.",
     password: "Password of the mail server",
-    passwordKept: "Leave it empty to keep the present password.",
+    emptyPassword: "Leave it empty to keep the present password.",
     severityLabel: "Send",
     certificate: "CA certificate of the receiver (PEM)",
     certificateHelp: "Leave it empty if a public authority signed the receiver's certificate.",

@@ -13,7 +13,7 @@ interface AnyoneProps {
   readonly onChange: (anyone: boolean) => void;
 }
 
-/** Consent to a network of all addresses, asked for while one is typed. */
+/** Allows a network of all addresses; shown while such a network is typed. */
 export function Anyone({ clients, anyone, onChange }: AnyoneProps) {
   if (!isForAnyone({ clients })) return null;
   const { label, help } = text.datastores.wizard.hosts.anyone;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// @vitest-environment jsdom
 import { expect, it } from "vitest";
 import { NO_TIERS, tierValuesOf, type TierForm } from "./tiers";
 

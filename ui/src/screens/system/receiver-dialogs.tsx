@@ -204,7 +204,7 @@ function MailFields({ known = false, mail, change, problem }: MailFieldsProps) {
       <TextField
         id="receiver-password"
         label={words.password}
-        help={known ? words.passwordKept : undefined}
+        help={known ? words.emptyPassword : undefined}
         type="password"
         autoComplete="new-password"
         value={mail.password}

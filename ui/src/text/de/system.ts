@@ -144,7 +144,7 @@ export const system: Texts["system"] = {
     user: "Benutzer des Mailservers",
     userHelp: "Lassen Sie das Feld leer, wenn der Mailserver keine Anmeldung braucht.",
     password: "Passwort des Mailservers",
-    passwordKept: "Lassen Sie das Feld leer, um das jetzige Passwort zu behalten.",
+    emptyPassword: "Lassen Sie das Feld leer, um das jetzige Passwort zu behalten.",
     severityLabel: "Senden",
     certificate: "CA-Zertifikat des Empfängers (PEM)",
     certificateHelp: "Lassen Sie das Feld leer, wenn eine öffentliche CA das Zertifikat des Empfängers signiert hat.",
