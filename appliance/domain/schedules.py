@@ -157,8 +157,11 @@ def due(row: Schedule, now: float) -> bool:
 
 
 def next_at(row: Schedule, now: float) -> float | None:
-    """The slot of the next run, in the past for a schedule that is due; None for a disabled schedule."""
-    latest, following = schedule_times.slots(now, row.every_minutes, row.at, row.time_zone)
+    """The slot of the next run, in the past for a schedule that is due; None if it is disabled or its time zone is not known."""
+    try:
+        latest, following = schedule_times.slots(now, row.every_minutes, row.at, row.time_zone)
+    except InvalidError:
+        return None
     return (latest if due(row, now) else following) if row.enabled else None
 
 

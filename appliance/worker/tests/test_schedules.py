@@ -185,6 +185,7 @@ def test_an_unknown_time_zone_stops_only_its_schedule(appliance: Appliance, cloc
     shown = appliance.get(f"/datastores/{store}/snapshots")["items"]
     assert [snapshot["schedule"] for snapshot in shown].count(odd["id"]) == 1, "its retention stops too"
     assert [snapshot["schedule"] for snapshot in shown].count(often) in (1, 2)
+    assert {item["id"]: item["next_at"] for item in appliance.get("/schedules")["items"]}[odd["id"]] is None
     alerts = [alert["text"] for alert in appliance.get("/alerts")["items"]]
     assert any("Europe/Atlantis" in alert for alert in alerts)
     assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": False}).status_code == 200
