@@ -39,6 +39,11 @@ test("a guessable password is refused at its field; a good one creates the admin
     await make.click();
     if (password !== PASSWORD) await page.getByText("easy to guess").waitFor();
   }
+  const shownOnce = page.getByRole("dialog", { name: "Recovery key" });
+  const recoveryKey = (await shownOnce.locator("code").textContent()).trim();
+  assert.match(recoveryKey, /^([A-Z2-7]{4}-){7}[A-Z2-7]{4}$/);
+  await inspect(page, "first-start-recovery-key");
+  await shownOnce.getByRole("button", { name: "Close" }).click();
   // The simulator has a pool from the start, as the demo has: no other step is left.
   await page.getByRole("heading", { name: "The appliance is ready" }).waitFor();
   await inspect(page, "first-start-done");
@@ -50,7 +55,7 @@ test("a guessable password is refused at its field; a good one creates the admin
   const csrf = (await (await page.context().request.get("/api/v1/session")).json()).csrf_token;
   const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href, document.cookie]));
   const shown = `${await page.content()}${stored}${page.messages.join()}`;
-  for (const secret of [PASSWORD, CODE, csrf, cookie.value]) assert.ok(!shown.includes(secret), "a secret is where it can be read");
+  for (const secret of [PASSWORD, CODE, recoveryKey, csrf, cookie.value]) assert.ok(!shown.includes(secret), "a secret is where it can be read");
   assert.deepEqual(await page.evaluate(() => indexedDB.databases()), []);
   await closePage(page);
 });

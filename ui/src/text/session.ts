@@ -41,6 +41,11 @@ export const session = {
       missing: "Required.",
       short: "At least 12 characters are required.",
       submit: "Create administrator",
+      recoveryKey: {
+        secretTitle: () => "Recovery key",
+        secretLead:
+          "After the loss of this server, the key opens your backups and the copies of the configuration on pools. Store it where you find it without this server. It is never shown again.",
+      },
     },
     pool: {
       title: "Create a pool",

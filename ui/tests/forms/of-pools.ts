@@ -163,7 +163,8 @@ export const firstStart: readonly Form[] = [
     send: ["Create administrator"],
     sends: ["POST", "/setup", { code: "0000-0000-0000-0000-0000", name: "admin", password: PASSWORD }],
     marks: { code: "One-time code", name: "User name", password: "Password" },
-    answer: {},
+    answer: { recovery_key: "a key of the configuration" },
+    done: "a key of the configuration",
   },
   {
     ...FIRST_POOL,

@@ -20,8 +20,13 @@ interface Body {
   readonly password: string;
 }
 
+interface Props {
+  /** Gets the recovery key, which the service does not store. */
+  readonly onRecoveryKey: (key: string) => void;
+}
+
 /** Creates the first administrator, and logs in. */
-export function AccountStep() {
+export function AccountStep({ onRecoveryKey }: Props) {
   const client = useQueryClient();
   const { logIn } = useSession();
   const [code, setCode] = useState("");
@@ -32,11 +37,15 @@ export function AccountStep() {
   const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
       async (body: Body) => {
-        await unwrap(api.POST("/api/v1/setup", { body: body }));
-        await logIn({ name: body.name, password: body.password });
-        await client.invalidateQueries({ queryKey: setupQuery.queryKey });
+        const made = await unwrap(api.POST("/api/v1/setup", { body: body }));
+        onRecoveryKey(made.recovery_key);
+        try {
+          await logIn({ name: body.name, password: body.password });
+        } finally {
+          await client.invalidateQueries({ queryKey: setupQuery.queryKey });
+        }
       },
-      [client, logIn],
+      [client, logIn, onRecoveryKey],
     ),
   );
 

@@ -9,6 +9,7 @@ import { useState } from "react";
 import { Navigate, useNavigate } from "react-router";
 import { poolsQuery, setupQuery } from "../../api/queries";
 import { Alone } from "../../parts/alone";
+import { SecretDialog } from "../../parts/secret";
 import { QueryBoundary } from "../../parts/states";
 import { sessionQuery } from "../../session/session";
 import { LoginAgain } from "../../shell/login-again";
@@ -24,6 +25,8 @@ type Step = (typeof STEPS)[number];
 export function FirstStartScreen() {
   const setup = useQuery(setupQuery);
   const session = useQuery(sessionQuery);
+  // Here and not in its step: the step ends with the login, and the page must not change before the key is read.
+  const [recoveryKey, setRecoveryKey] = useState<string | null>(null);
   return (
     <Alone page={words.page} title={words.title} wide>
       <p className="zv-lead">{words.lead}</p>
@@ -31,8 +34,8 @@ export function FirstStartScreen() {
         {({ needed }) => (
           <QueryBoundary query={session} what={words.page}>
             {({ session: who }) =>
-              needed ? (
-                <Framed step="account" />
+              needed || (who === null && recoveryKey !== null) ? (
+                <Framed step="account" onRecoveryKey={setRecoveryKey} />
               ) : who === null ? (
                 <Navigate to="/login" replace />
               ) : (
@@ -42,6 +45,13 @@ export function FirstStartScreen() {
           </QueryBoundary>
         )}
       </QueryBoundary>
+      {recoveryKey !== null && (
+        <SecretDialog
+          made={{ name: text.system.configuration.recoveryKey, secret: recoveryKey }}
+          words={words.account.recoveryKey}
+          onClose={() => setRecoveryKey(null)}
+        />
+      )}
       {session.data?.ended && <LoginAgain />}
     </Alone>
   );
@@ -74,7 +84,13 @@ function AfterAccount({ admin }: { readonly admin: boolean }) {
   );
 }
 
-function Framed({ step, onPass }: { readonly step: Step; readonly onPass?: (step: Step) => void }) {
+interface FramedProps {
+  readonly step: Step;
+  readonly onPass?: (step: Step) => void;
+  readonly onRecoveryKey?: (key: string) => void;
+}
+
+function Framed({ step, onPass, onRecoveryKey }: FramedProps) {
   const now = STEPS.indexOf(step);
   return (
     <>
@@ -92,7 +108,7 @@ function Framed({ step, onPass }: { readonly step: Step; readonly onPass?: (step
           </ProgressStep>
         ))}
       </ProgressStepper>
-      {step === "account" && <AccountStep />}
+      {step === "account" && onRecoveryKey && <AccountStep onRecoveryKey={onRecoveryKey} />}
       {step === "pool" && <PoolStep onLater={() => onPass?.("pool")} />}
       {step === "portals" && <PortalsStep onDone={() => onPass?.("portals")} />}
       {step === "done" && <Done />}

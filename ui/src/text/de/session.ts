@@ -41,6 +41,11 @@ export const session: Texts["session"] = {
       missing: "Erforderlich.",
       short: "Mindestens 12 Zeichen sind erforderlich.",
       submit: "Administrator anlegen",
+      recoveryKey: {
+        secretTitle: () => "Wiederherstellungsschlüssel",
+        secretLead:
+          "Nach dem Verlust dieses Servers öffnet der Schlüssel Ihre Sicherungen und die Kopien der Konfiguration auf Pools. Bewahren Sie ihn außerhalb dieses Servers auf. Er wird nie wieder gezeigt.",
+      },
     },
     pool: {
       title: "Pool anlegen",
