@@ -13,7 +13,8 @@ export function setCsrfToken(token: string | null): void {
   csrfToken = token;
 }
 
-const LONGEST_MS = 30_000;
+/** Longer than the service waits for its worker: 60 s. */
+const LONGEST_MS = 65_000;
 
 const guard: Middleware = {
   onRequest({ request }) {

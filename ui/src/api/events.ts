@@ -118,7 +118,8 @@ function lead(notify: (news: News) => void, first: boolean, end: AbortSignal): v
       const event: unknown = JSON.parse(message.data);
       if (isJobEvent(event)) notify({ kind: "job", event });
     });
-    for (const kind of ["alert.raised", "alert.cleared"]) stream.addEventListener(kind, () => notify({ kind: "alerts" }));
+    for (const kind of ["alert.raised", "alert.changed", "alert.cleared"])
+      stream.addEventListener(kind, () => notify({ kind: "alerts" }));
     return stream;
   }
 

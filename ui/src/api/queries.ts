@@ -10,6 +10,7 @@ import type { Alert, AuditEntry, History, Job } from "./types";
 const PAGE = 500;
 const SLOW_MS = 30_000;
 const LIVE_MS = 2_000;
+const STATUS_MS = 30_000;
 
 interface Page<Item> {
   readonly items: readonly Item[];
@@ -34,9 +35,11 @@ export const setupQuery = queryOptions({
   staleTime: 0,
 });
 
+/** Polled: without an answer within some seconds the connection is lost. */
 export const statusQuery = queryOptions({
   queryKey: ["status"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/status", { signal })),
+  queryFn: ({ signal }) =>
+    unwrap(api.GET("/api/v1/status", { signal: AbortSignal.any([signal, AbortSignal.timeout(STATUS_MS)]) })),
   refetchInterval: 10_000,
 });
 
@@ -58,6 +61,8 @@ export const importableQuery = queryOptions({
   queryKey: ["importable-pools"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/importable-pools", { params: { query }, signal }))),
   staleTime: 0,
+  // Each request reads all disks.
+  retry: false,
 });
 
 export const keysQuery = queryOptions({
@@ -115,12 +120,13 @@ export const filesQuery = (id: string, cursor: string | null) =>
     },
   });
 
-/** Space of a VMFS datastore; the target counts for about a second. */
+/** Space of a datastore: what the target or the NFS server has counted. Hosts change it. */
 export const spaceQuery = (id: string) =>
   queryOptions({
-    queryKey: ["space", id],
+    queryKey: ["datastores", id, "space"],
     queryFn: ({ signal }) =>
       unwrap(api.GET("/api/v1/datastores/{datastore_id}/space", { params: { path: { datastore_id: id } }, signal })),
+    refetchInterval: ({ state: { data } }) => (data?.counting ? LIVE_MS : SLOW_MS),
   });
 
 export const snapshotsQuery = (id: string) =>
@@ -342,13 +348,14 @@ export const jobQuery = (id: string) =>
 
 export const alertsQuery = queryOptions({
   queryKey: ["alerts"],
-  queryFn: async ({ signal }) =>
-    (await unwrap(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
+  queryFn: ({ signal }) => readAllAlerts(true, signal),
+  // No event reports an acknowledgement.
+  refetchInterval: SLOW_MS,
 });
 
-/** Open ones, or all, for a file. */
-export function readAllAlerts(open: boolean): Promise<Alert[]> {
-  return all((page) => unwrap(api.GET("/api/v1/alerts", { params: { query: { ...page, open } } })));
+/** Open ones, or all. */
+export function readAllAlerts(open: boolean, signal?: AbortSignal): Promise<Alert[]> {
+  return all((page) => unwrap(api.GET("/api/v1/alerts", { params: { query: { ...page, open } }, signal })));
 }
 
 /** One page of all alerts, those that have ended too. */
@@ -360,6 +367,7 @@ export const alertPageQuery = (cursor: string | null) =>
       return unwrap(api.GET("/api/v1/alerts", { params: { query }, signal }));
     },
     staleTime: 0,
+    refetchInterval: SLOW_MS,
   });
 
 export interface AuditFilter extends Times {

@@ -5,7 +5,6 @@ import { text } from "../text";
 import { DECIMAL_SIGN, formatShort, formatWhole } from "./number";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
-type Unit = (typeof UNITS)[number];
 
 /** "1.5 TiB", of the service's decimal string or a number. At most three significant digits, and never "1,024 GiB". */
 export function formatBytes(value: string | number): string {
@@ -42,11 +41,6 @@ export function parseBytes(typed: string): bigint | null {
   const scale = 1024n ** BigInt(power);
   const part = fraction ? (BigInt(fraction) * scale) / 10n ** BigInt(fraction.length) : 0n;
   return BigInt(whole) * scale + part;
-}
-
-/** In a given unit, for an axis. */
-export function inUnit(value: number, unit: Unit): number {
-  return value / 1024 ** UNITS.indexOf(unit);
 }
 
 /** "37 %"; "100 %" only if it is full, "0 %" only if it is empty. */

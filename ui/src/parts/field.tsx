@@ -14,6 +14,9 @@ import {
 } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 
+/** Characters that the service requires. */
+export const SHORTEST_PASSWORD = 12;
+
 interface FrameProps {
   readonly id: string;
   readonly label: string;

@@ -4,24 +4,24 @@
 import { Progress, ProgressMeasureLocation, ProgressSize, ProgressVariant } from "@patternfly/react-core";
 import { formatShare } from "../format/bytes";
 
-const WARNING = 0.8;
-const CRITICAL = 0.9;
-
 interface Props {
   readonly label: string;
   readonly part: string | number;
   readonly whole: string | number;
   /** Text next to the bar; by default the share. */
   readonly words?: string;
+  /** Percent from which it is orange, or red: those of the alerts of a pool. */
+  readonly warning?: number;
+  readonly critical?: number;
 }
 
-export function Fill({ label, part, whole, words }: Props) {
-  const share = Number(whole) > 0 ? Number(part) / Number(whole) : 0;
-  const variant = share >= CRITICAL ? ProgressVariant.danger : share >= WARNING ? ProgressVariant.warning : undefined;
+export function Fill({ label, part, whole, words, warning = 80, critical = 90 }: Props) {
+  const percent = Number(whole) > 0 ? (100 * Number(part)) / Number(whole) : 0;
+  const variant = percent >= critical ? ProgressVariant.danger : percent >= warning ? ProgressVariant.warning : undefined;
   return (
     <Progress
       aria-label={label}
-      value={Math.min(100, Math.round(100 * share))}
+      value={Math.min(100, Math.round(percent))}
       valueText={words ?? formatShare(Number(part), Number(whole))}
       label={words ?? formatShare(Number(part), Number(whole))}
       size={ProgressSize.sm}

@@ -2,6 +2,8 @@
 /** The state of a pool, vdev or disk, as OpenZFS calls it. */
 
 import { Label } from "@patternfly/react-core";
+import type { Pool } from "../api/types";
+import { text } from "../text";
 
 const GOOD: readonly string[] = ["ONLINE", "AVAIL"];
 const BAD: readonly string[] = ["FAULTED", "UNAVAIL", "REMOVED", "SUSPENDED"];
@@ -12,5 +14,13 @@ export function Health({ of, errors = 0 }: { readonly of: string; readonly error
     <Label isCompact status={status}>
       {of}
     </Label>
+  );
+}
+
+export function PoolHealth({ pool }: { readonly pool: Pool }) {
+  return (
+    <>
+      <Health of={pool.health} errors={pool.error_count} /> {pool.readonly && <Label isCompact>{text.pools.readonly}</Label>}
+    </>
   );
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The frame of a screen: title, actions, content. Sets the window's title and moves the focus to the heading. */
+/** The frame of a screen: title, actions, content. Sets the window's title, and after a link moves the focus to the heading. */
 
 import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Title } from "@patternfly/react-core";
 import HelpIcon from "@patternfly/react-icons/dist/esm/icons/help-icon";
-import { useEffect, type ReactNode } from "react";
+import { useEffect, useRef, type ReactNode } from "react";
 import { Link, useLocation } from "react-router";
 import { sectionOf } from "../shell/help";
 import { text } from "../text";
@@ -27,7 +27,15 @@ interface Props {
 
 export function Screen({ title, lead, actions, parent, children }: Props) {
   usePageTitle(title);
-  const { pathname } = useLocation();
+  const { pathname, key } = useLocation();
+  const heading = useRef<HTMLHeadingElement>(null);
+  const isFirst = key === "default";
+  // Not at the first load: the keyboard begins with the link that skips the navigation. A form has focused its field already.
+  useEffect(() => {
+    if (!isFirst && heading.current?.closest("main")?.contains(document.activeElement) === false) heading.current.focus();
+    // A screen appears once.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, []);
   return (
     <>
       <PageSection>
@@ -45,7 +53,9 @@ export function Screen({ title, lead, actions, parent, children }: Props) {
         )}
         <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
           <FlexItem>
-            <Title headingLevel="h1">{title}</Title>
+            <Title headingLevel="h1" ref={heading} tabIndex={-1} className="zv-title">
+              {title}
+            </Title>
             {lead !== undefined && <p className="zv-lead">{lead}</p>}
           </FlexItem>
           <FlexItem>

@@ -4,6 +4,7 @@
 import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";
 import { formatBytes, formatExactBytes } from "../format/bytes";
 import { formatAgo, formatExactTime, formatTime } from "../format/time";
+import { useMinute } from "./use-minute";
 
 export function Bytes({ value }: { readonly value: string | number | null | undefined }) {
   if (value == null) return "–";
@@ -22,7 +23,12 @@ export function Time({ at, ago = false }: { readonly at: string; readonly ago?: 
       tooltip={{ variant: TimestampTooltipVariant.custom, content: formatExactTime(at) }}
       className="zv-time"
     >
-      {ago ? formatAgo(at) : formatTime(at)}
+      {ago ? <Ago at={at} /> : formatTime(at)}
     </Timestamp>
   );
+}
+
+function Ago({ at }: { readonly at: string }) {
+  useMinute();
+  return formatAgo(at);
 }

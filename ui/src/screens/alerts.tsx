@@ -85,17 +85,25 @@ function AllAlerts() {
   );
 }
 
+const cellOf = (id: number) => `alert-${id}`;
+
 function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
   const client = useQueryClient();
   const { send, pending, problem } = useSubmission(
+    useCallback(async (id: number, key: string) => {
+      await unwrap(
+        api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } }, headers: idempotent(key) }),
+      );
+      return id;
+    }, []),
     useCallback(
-      (id: number, key: string) =>
-        unwrap(
-          api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } }, headers: idempotent(key) }),
-        ),
-      [],
+      (id: number) => {
+        // The pressed button goes.
+        document.getElementById(cellOf(id))?.focus();
+        void client.invalidateQueries({ queryKey: ["alerts"] });
+      },
+      [client],
     ),
-    useCallback(() => void client.invalidateQueries({ queryKey: ["alerts"] }), [client]),
   );
   return (
     <>
@@ -119,7 +127,7 @@ function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
               <Td dataLabel={words.raised}>
                 <Time at={alert.raised_at} ago />
               </Td>
-              <Td>
+              <Td id={cellOf(alert.id)} tabIndex={-1}>
                 {alert.cleared_at != null ? (
                   <>
                     {words.cleared} <Time at={alert.cleared_at} ago />

@@ -26,6 +26,7 @@ import { QueryBoundary } from "../parts/states";
 import { useSubmission } from "../parts/use-submission";
 import { Time } from "../parts/values";
 import { May } from "../session/session";
+import { useToast } from "../shell/toasts";
 import { text } from "../text";
 
 const words = text.jobs;
@@ -151,11 +152,20 @@ export function JobScreen() {
 }
 
 function JobFacts({ job }: { readonly job: Job }) {
+  const client = useQueryClient();
+  const notify = useToast();
   const { send, pending, problem } = useSubmission(
     useCallback(
       (job: string, key: string) =>
         unwrap(api.POST("/api/v1/jobs/{job_id}/cancel", { params: { path: { job_id: job } }, headers: idempotent(key) })),
       [],
+    ),
+    useCallback(
+      (job: Job) => {
+        void client.invalidateQueries({ queryKey: ["jobs"] });
+        if (isActive(job)) notify({ variant: "info", title: words.cancelRequested, body: words.cancelHelp, about: job.id });
+      },
+      [client, notify],
     ),
   );
   const [abandoning, setAbandoning] = useState(false);

@@ -147,7 +147,12 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   );
 
   const logOut = useCallback(async () => {
-    await unwrap(api.DELETE("/api/v1/session"));
+    try {
+      await unwrap(api.DELETE("/api/v1/session"));
+    } catch (error) {
+      // The session has already ended.
+      if (!asProblem(error).isSession) throw error;
+    }
     others.current?.postMessage(null);
     setCsrfToken(null);
     // The session stays in the cache, so that observers see its end; all other data of the user is removed.

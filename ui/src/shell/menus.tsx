@@ -12,6 +12,7 @@ import { text } from "../text";
 import { chosen, LANGUAGES, type Language } from "../text/chosen";
 import { chooseLanguage } from "./language";
 import { chooseTheme, readTheme, type Theme } from "./theme";
+import { useToast } from "./toasts";
 
 const MyPassword = lazy(() => import("../screens/people/my-password"));
 const MyTotp = lazy(() => import("../screens/people/my-totp"));
@@ -95,6 +96,7 @@ export function LanguageMenu({ isNamed = false }: { readonly isNamed?: boolean }
 export function UserMenu() {
   const { session, logOut } = useSession();
   const navigate = useNavigate();
+  const notify = useToast();
   const [changing, setChanging] = useState<"password" | "totp" | readonly string[] | null>(null);
   const close = () => setChanging(null);
   if (session === null) return null;
@@ -113,7 +115,15 @@ export function UserMenu() {
             {session.source !== "oidc" && (
               <DropdownItem onClick={() => setChanging("totp")}>{text.common.user.totp}</DropdownItem>
             )}
-            <DropdownItem onClick={() => void logOut().then(() => navigate("/login"))}>{text.common.user.logOut}</DropdownItem>
+            <DropdownItem
+              onClick={() =>
+                void logOut()
+                  .then(() => navigate("/login"))
+                  .catch(() => notify({ variant: "danger", title: text.common.user.notLoggedOut }))
+              }
+            >
+              {text.common.user.logOut}
+            </DropdownItem>
           </>
         )}
       </Menu>

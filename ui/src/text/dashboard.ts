@@ -19,6 +19,7 @@ export const dashboard = {
     reconciled: "Last reconciled",
     readiness: "See readiness",
     checks: "Readiness",
+    checksUnknown: "Readiness unknown",
     checksPassed: (count: number) => (count === 1 ? "The check passed" : `All ${count} checks passed`),
     checksNeedy: (needy: number, count: number) =>
       needy === 1 ? `1 of ${count} checks needs attention` : `${needy} of ${count} checks need attention`,

@@ -42,6 +42,8 @@ export const datastores = {
     copy: "Has the identity of another datastore. Not served.",
     missing: "The volume is missing. The LUN number is reserved.",
   } satisfies Record<Datastore["state"], string>,
+  locked: "Locked",
+  lockedHelp: "Encrypted, and its key is not loaded. Not served.",
   type: { vmfs: "VMFS", nfs: "NFS" } satisfies Record<Datastore["kind"], string>,
   thin: "Thin",
   thick: "Thick",
@@ -244,6 +246,7 @@ export const datastores = {
       squashed: { none: "None", root: "root", all: "Everybody" } as Readonly<Record<string, string>>,
       clients: "More clients",
       compression: "Compression",
+      encryption: "Encryption",
       sync: "Synchronous writes",
       syncDisabled: "disabled: a power cut loses acknowledged writes",
       provisioning: "Space",
@@ -408,11 +411,9 @@ export const datastores = {
       actions: (name: string) => `Actions for snapshot ${name}`,
     },
     hosts: {
-      presented: "Presented to",
       sessions: "iSCSI sessions",
       columns: { host: "Host", group: "Group", iqn: "iSCSI name", peer: "From", portal: "At portal", loggedInAt: "Since" },
       none: "Presented to no host group.",
-      noSessions: "No host is logged in.",
       offline: "Not logged in",
       nfs: {
         title: "NFS clients",

@@ -7,7 +7,8 @@ export const jobs = {
   columns: { kind: "Job", subject: "About", state: "State", actor: "By", started: "Started", took: "Took" },
   empty: { title: "No jobs yet", body: "Changes of storage run as jobs and are listed here." },
   cancel: "Cancel",
-  cancelFailed: "The job was not cancelled",
+  cancelRequested: "Cancel requested",
+  cancelHelp: "A job that is already changing something runs to its end.",
   abandon: {
     action: "Abandon",
     title: (name: string) => `Abandon "${name}"?`,

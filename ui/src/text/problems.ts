@@ -9,7 +9,7 @@ export const problems = {
   },
   session: {
     title: "Your session has ended",
-    body: "You were not active for 30 minutes, logged out elsewhere, or your password was changed.",
+    body: "It ends 12 hours after the login, or 30 minutes after the last page was closed. A logout elsewhere or a new password ends it too.",
     remedy: "Log in again. Your input is still here.",
   },
   forbidden: { title: "Your role does not allow this", remedy: "Ask an administrator." },

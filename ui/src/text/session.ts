@@ -63,7 +63,6 @@ export const session = {
         stripe: { label: "No redundancy", help: "If one disk fails, the whole pool is lost. For tests only." },
       },
       disks: "Disks",
-      disksHelp: "Only unused disks can be selected.",
       noDisks: {
         title: "No free disk",
         body: "All disks of the server are in use. Add disks and scan again, or import an existing pool: zvaai pool import",
@@ -80,7 +79,6 @@ export const session = {
       preview: "Review",
       submit: "Create pool",
       later: "Do this later",
-      inUse: "The pool exists",
     },
     portals: {
       title: "Check the portals",

@@ -24,6 +24,8 @@ interface Service {
   out: boolean;
   /** Responses other than the world's, by path. */
   responses: Readonly<Record<string, unknown>>;
+  /** Paths that are answered with 503. */
+  broken: readonly string[];
   /** All requests that change something. */
   sent: Sent[];
   /** What the next ones are answered with; a login, where nothing is said, with the session. */
@@ -32,10 +34,10 @@ interface Service {
   unknown: string[];
 }
 
-export const service: Service = { out: false, responses: {}, sent: [], answers: [], unknown: [] };
+export const service: Service = { out: false, responses: {}, broken: [], sent: [], answers: [], unknown: [] };
 
 export function beginService(begin: Partial<Service> = {}): void {
-  Object.assign(service, { out: false, responses: {}, sent: [], answers: [], unknown: [], ...begin });
+  Object.assign(service, { out: false, responses: {}, broken: [], sent: [], answers: [], unknown: [], ...begin });
 }
 
 function json(status: number, body: unknown): Response {
@@ -46,6 +48,7 @@ function json(status: number, body: unknown): Response {
 function read(path: string): Response {
   const responses = { ...world, ...service.responses };
   if (path === "/session" && service.out) return json(401, problemBody(401));
+  if (service.broken.includes(path)) return json(503, problemBody(503));
   if (path in responses) return json(200, responses[path]);
   service.unknown.push(path);
   return json(404, problemBody(404));

@@ -17,7 +17,8 @@ const words = text.dashboard.health;
 /** Counts the problems that need attention. */
 function troubles(status: Status): number {
   const parts = [status.worker_problem, status.target?.problem, status.storage_problem, status.reconcile_problem];
-  return parts.filter((problem) => problem != null).length + status.open_alerts;
+  const failed = (status.target?.luns_failed ?? 0) > 0 ? 1 : 0;
+  return parts.filter((problem) => problem != null).length + failed + status.open_alerts;
 }
 
 export function HealthCard() {
@@ -28,14 +29,23 @@ export function HealthCard() {
       <QueryBoundary query={query} what={words.title} lines={5}>
         {(status) => {
           const count = troubles(status);
-          const failed = readiness === undefined ? 0 : failedChecks(readiness);
+          const failed = readiness && failedChecks(readiness);
+          const well = count === 0 && failed === 0;
           return (
             <>
               <p className="zv-verdict">
-                <Icon status={count + failed === 0 ? "success" : "warning"} size="lg">
-                  {count + failed === 0 ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
-                </Icon>
-                {count > 0 ? words.needs(count) : readiness !== undefined && failed > 0 ? checksSaid(readiness) : words.allWell}
+                {(count > 0 || readiness !== undefined) && (
+                  <Icon status={well ? "success" : "warning"} size="lg">
+                    {well ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
+                  </Icon>
+                )}
+                {count > 0
+                  ? words.needs(count)
+                  : readiness === undefined
+                    ? words.checksUnknown
+                    : well
+                      ? words.allWell
+                      : checksSaid(readiness)}
               </p>
               <Facts
                 facts={[

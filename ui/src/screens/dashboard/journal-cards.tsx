@@ -2,6 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { activeJobsQuery, alertsQuery } from "../../api/queries";
+import type { Alert } from "../../api/types";
 import { capitalised } from "../../format/sentence";
 import { JobProgress, jobName } from "../../parts/job";
 import { Panel } from "../../parts/panel";
@@ -11,6 +12,12 @@ import { Time } from "../../parts/values";
 import { text } from "../../text";
 
 const SHOWN = 5;
+const SEVERITIES: readonly Alert["severity"][] = ["critical", "warning", "info"];
+
+/** The most severe first; of one severity the newest. */
+function bySeverity(alerts: readonly Alert[]): Alert[] {
+  return alerts.toSorted((first, other) => SEVERITIES.indexOf(first.severity) - SEVERITIES.indexOf(other.severity));
+}
 
 export function AlertsCard() {
   const words = text.dashboard.alerts;
@@ -23,11 +30,13 @@ export function AlertsCard() {
             <p>{words.none}</p>
           ) : (
             <ul className="zv-lines">
-              {alerts.slice(0, SHOWN).map((alert) => (
-                <li key={alert.id}>
-                  <Severity of={alert} /> <span>{capitalised(alert.text)}</span> <Time at={alert.raised_at} ago />
-                </li>
-              ))}
+              {bySeverity(alerts)
+                .slice(0, SHOWN)
+                .map((alert) => (
+                  <li key={alert.id}>
+                    <Severity of={alert} /> <span>{capitalised(alert.text)}</span> <Time at={alert.raised_at} ago />
+                  </li>
+                ))}
             </ul>
           )
         }

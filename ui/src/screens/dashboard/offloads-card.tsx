@@ -52,8 +52,9 @@ interface Props {
 function Offloaded({ offloads, at, hasNfs }: Props) {
   // Totals include deleted LUNs and exports; the rows do not.
   const totals = totalsOf(lunsOf({ luns: [{ offload: offloads.totals["luns"] ?? {} }] }));
+  const total = offloads.totals["exports"];
   const served = exportsOf(offloads);
-  const exports = served && { ...offloadOf(offloads.totals["exports"]), operations: served.operations };
+  const exports = (served ?? total) && { ...offloadOf(total), ...(served && { operations: served.operations }) };
   const problem = offloads.nfs_problem ?? null;
   block.take({ at, counts: totals });
   if (exports !== undefined) nas.take({ at, counts: exports });

@@ -15,6 +15,7 @@ import type { Datastore, Pool } from "../../api/types";
 import { formatBytes, formatShare } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
+import { PoolHealth } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
@@ -44,11 +45,10 @@ export function PoolsCard() {
 
 function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: readonly Datastore[] | undefined }) {
   const provisionedBytes = stores === undefined ? null : provisioned(pool.name, stores);
-  const healthy = pool.health === "ONLINE" && pool.error_count === 0;
   return (
     <section className="zv-pool" aria-label={pool.name}>
       <h3 className="zv-pool-name">
-        {pool.name} <Label color={healthy ? "green" : "orange"}>{pool.health}</Label>
+        {pool.name} <PoolHealth pool={pool} />
         {pool.scan?.state === "scanning" && (
           <Label color="blue">{words.scrub(pool.scan.function, formatShare(pool.scan.progress, 1))}</Label>
         )}
@@ -58,6 +58,8 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
         part={pool.allocated}
         whole={pool.size}
         words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
+        warning={pool.warning_percent}
+        critical={pool.critical_percent}
       />
       <Facts
         columns={2}

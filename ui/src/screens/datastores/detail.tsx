@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** One datastore. The address has the tab. */
 
-import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback } from "react";
 import { useNavigate, useParams } from "react-router";
@@ -10,6 +9,7 @@ import type { Datastore, Job } from "../../api/types";
 import { useBegun } from "../../parts/begun";
 import { HistoryPanel } from "../../parts/history";
 import { Screen } from "../../parts/page";
+import { ScreenTabs } from "../../parts/screen-tabs";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -75,34 +75,23 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
   const tabs = TABS.filter((candidate) => candidate !== "files" || (store.kind === "nfs" && store.state === "active"));
   const tab = tabs.find((candidate) => candidate === named) ?? "overview";
   return (
-    <>
-      <Tabs
-        activeKey={tab}
-        aria-label={words.tabsLabel}
-        onSelect={(_event, key) => void navigate(`/datastores/${store.id}/${key}`, { replace: true })}
-      >
-        {tabs.map((candidate) => (
-          <Tab
-            key={candidate}
-            eventKey={candidate}
-            title={<TabTitleText>{words.tabs[candidate]}</TabTitleText>}
-            tabContentId={`tab-${candidate}`}
-            aria-controls={`tab-${candidate}`}
-          />
-        ))}
-      </Tabs>
-      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
-        {tab === "overview" && <OverviewTab store={store} />}
-        {tab === "files" && <FilesTab store={store} />}
-        {tab === "vaai" && <VaaiTab store={store} />}
-        {tab === "capacity" && <CapacityTab store={store} />}
-        {tab === "history" && (
-          <HistoryPanel kind="datastores" id={store.id} {...(store.kind === "nfs" ? { lead: text.history.nfs } : {})} />
-        )}
-        {tab === "snapshots" && <SnapshotsTab store={store} />}
-        {tab === "hosts" && <HostsTab store={store} />}
-        {tab === "events" && <EventsTab store={store} />}
-      </section>
-    </>
+    <ScreenTabs
+      names={tabs}
+      titles={words.tabs}
+      label={words.tabsLabel}
+      shown={tab}
+      onShow={(name) => void navigate(`/datastores/${store.id}/${name}`, { replace: true })}
+    >
+      {tab === "overview" && <OverviewTab store={store} />}
+      {tab === "files" && <FilesTab store={store} />}
+      {tab === "vaai" && <VaaiTab store={store} />}
+      {tab === "capacity" && <CapacityTab store={store} />}
+      {tab === "history" && (
+        <HistoryPanel kind="datastores" id={store.id} {...(store.kind === "nfs" ? { lead: text.history.nfs } : {})} />
+      )}
+      {tab === "snapshots" && <SnapshotsTab store={store} />}
+      {tab === "hosts" && <HostsTab store={store} />}
+      {tab === "events" && <EventsTab store={store} />}
+    </ScreenTabs>
   );
 }

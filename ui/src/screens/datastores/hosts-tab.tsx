@@ -21,7 +21,7 @@ import { Severity } from "../../parts/severity";
 import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
-import { linesFor } from "../hosts/paths";
+import { groupOf, linesFor } from "../hosts/paths";
 import { JobTable } from "../jobs";
 import { mountersOf } from "./mounters";
 
@@ -140,17 +140,18 @@ function Sessions({ store }: { readonly store: Datastore }) {
                 {seeing.flatMap((host) =>
                   host.iqns.flatMap((iqn) => {
                     const open = (sessions ?? []).filter((session) => session.initiator === iqn);
-                    const group = groups?.find((candidate) => candidate.id === host.group)?.name ?? "–";
                     return (open.length === 0 ? [null] : open).map((session, index) => (
                       <Tr key={`${host.id} ${iqn} ${index}`}>
                         <Td dataLabel={columns.host}>
                           <Link to={`/hosts/${host.id}`}>{host.name}</Link>
                         </Td>
-                        <Td dataLabel={columns.group}>{group}</Td>
+                        <Td dataLabel={columns.group}>{groupOf(host, groups)}</Td>
                         <Td dataLabel={columns.iqn} modifier="breakWord">
                           {iqn}
                         </Td>
-                        <Td dataLabel={columns.peer}>{session?.peer ?? words.hosts.offline}</Td>
+                        <Td dataLabel={columns.peer}>
+                          {session?.peer ?? (sessions === undefined ? text.hosts.state.unknown : words.hosts.offline)}
+                        </Td>
                         <Td dataLabel={columns.portal}>{session?.portal ?? "–"}</Td>
                         <Td dataLabel={columns.loggedInAt}>{session === null ? "–" : <Time at={session.logged_in_at} ago />}</Td>
                       </Tr>
@@ -174,7 +175,7 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
       <Panel title={words.events.alerts}>
         <QueryBoundary query={alerts} what={words.events.alerts}>
           {(loaded) => {
-            const about = loaded.filter((alert) => alert.subject === store.id || alert.subject === store.dataset);
+            const about = loaded.filter((alert) => [store.id, store.uuid, store.dataset].includes(alert.subject));
             return about.length === 0 ? (
               <p>{words.events.noAlerts}</p>
             ) : (

@@ -7,6 +7,7 @@ import { formatBytes } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
 import { Panel } from "../../parts/panel";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { text } from "../../text";
 import { groupNames } from "./filter";
@@ -65,6 +66,7 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
               [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
               [nfs ? overview.recordSize : overview.blockSize, formatBytes(store.block_size)],
               [overview.compression, store.compression],
+              [overview.encryption, store.encryption ?? text.common.none],
               [overview.sync, store.sync === "disabled" ? overview.syncDisabled : store.sync],
               nfs ? null : [overview.threshold, store.soft_threshold == null ? text.common.never : `${store.soft_threshold} %`],
               nfs ? [overview.versions, store.versions.join(", ")] : null,
@@ -125,19 +127,27 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
 
 /** Space that the files of an NFS datastore need, as counted by the NFS server. */
 function FileSpace({ store }: { readonly store: Datastore }) {
-  const { data } = useQuery(spaceQuery(store.id));
+  const query = useQuery(spaceQuery(store.id));
   const { files } = words.capacity;
-  const needed = data?.admitted == null ? text.common.none : formatBytes(data.admitted);
   return (
     <GridItem span={12} lg={6}>
       <Panel title={files.title} lead={files.lead}>
-        <Facts
-          facts={[
-            data === undefined ? null : [files.admitted, data.thick ? files.of(needed, formatBytes(data.size)) : needed],
-            data?.problem ? [files.problem, data.problem] : null,
-          ]}
-        />
-        {data?.counting && <p className="zv-lead">{files.counting}</p>}
+        <QueryBoundary query={query} what={files.title}>
+          {({ admitted, thick, size, problem, counting }) => {
+            const needed = admitted == null ? text.hosts.state.unknown : formatBytes(admitted);
+            return (
+              <>
+                <Facts
+                  facts={[
+                    [files.admitted, thick && admitted != null ? files.of(needed, formatBytes(size)) : needed],
+                    !problem ? null : [files.problem, problem],
+                  ]}
+                />
+                {counting && <p className="zv-lead">{files.counting}</p>}
+              </>
+            );
+          }}
+        </QueryBoundary>
       </Panel>
     </GridItem>
   );
@@ -145,27 +155,32 @@ function FileSpace({ store }: { readonly store: Datastore }) {
 
 /** Blocks of a VMFS datastore that no clone or copy shares; "at most" unless the target counted exactly. */
 function Blocks({ id }: { readonly id: string }) {
-  const { data } = useQuery(spaceQuery(id));
+  const query = useQuery(spaceQuery(id));
   const { blocks } = words.capacity;
-  const { unique } = data ?? {};
   return (
     <GridItem span={12} lg={6}>
       <Panel title={blocks.title} lead={blocks.lead}>
-        <Facts
-          facts={[
-            data?.allocated == null ? null : [blocks.allocated, <Bytes key="allocated" value={data.allocated} />],
-            data?.shared == null ? null : [blocks.shared, <Bytes key="shared" value={data.shared} />],
-            unique == null
-              ? null
-              : [
+        <QueryBoundary query={query} what={blocks.title}>
+          {({ allocated, shared, unique, unique_exact: exact, snapshot, as_of: asOf }) => (
+            <Facts
+              facts={[
+                [blocks.allocated, <Counted key="allocated" bytes={allocated} />],
+                [blocks.shared, <Counted key="shared" bytes={shared} />],
+                [
                   blocks.unique,
-                  data?.unique_exact ? <Bytes key="unique" value={unique} /> : text.files.atMost(formatBytes(unique)),
+                  unique == null || exact ? <Counted key="unique" bytes={unique} /> : text.files.atMost(formatBytes(unique)),
                 ],
-            data?.snapshot == null ? null : [blocks.snapshot, <Bytes key="snapshot" value={data.snapshot} />],
-            data?.as_of == null ? null : [blocks.asOf, <Time key="as-of" at={data.as_of} />],
-          ]}
-        />
+                [blocks.snapshot, <Counted key="snapshot" bytes={snapshot} />],
+                asOf == null ? null : [blocks.asOf, <Time key="as-of" at={asOf} />],
+              ]}
+            />
+          )}
+        </QueryBoundary>
       </Panel>
     </GridItem>
   );
+}
+
+function Counted({ bytes }: { readonly bytes: string | null | undefined }) {
+  return bytes == null ? text.hosts.state.unknown : <Bytes value={bytes} />;
 }

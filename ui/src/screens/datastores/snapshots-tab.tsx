@@ -218,10 +218,20 @@ interface MenuProps {
 function SnapshotMenu({ store, snapshot, all, onBegin }: MenuProps) {
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
+  const admin = useMay("admin");
+  const newer = all.slice(all.indexOf(snapshot) + 1);
+  const active = store.state === "active";
   // Holds on snapshots of a deleted datastore can only be released, so that it can be purged.
-  const shown = (["clone", "restoreVm", "hold", "release", "rollback", "delete"] as const).filter((action) =>
-    action === "release" ? snapshot.holds > 0 : store.state === "active" && (action !== "restoreVm" || store.kind === "nfs"),
-  );
+  const may = {
+    clone: active,
+    restoreVm: active && store.kind === "nfs",
+    hold: active,
+    release: admin && snapshot.holds > 0,
+    // It destroys newer snapshots.
+    rollback: active && (admin || newer.length === 0),
+    delete: admin && active,
+  } as const;
+  const shown = (Object.keys(may) as (keyof typeof may)[]).filter((action) => may[action]);
   return (
     <>
       <ActionsMenu
@@ -237,9 +247,7 @@ function SnapshotMenu({ store, snapshot, all, onBegin }: MenuProps) {
       {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
       {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
       {chosen === "restoreVm" && <RestoreVm {...dialog} snapshot={snapshot} />}
-      {chosen === "rollback" && (
-        <Rollback {...dialog} snapshot={snapshot} newer={namesOf(all.slice(all.indexOf(snapshot) + 1))} />
-      )}
+      {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={namesOf(newer)} />}
       {chosen === "delete" && <DeleteSnapshots {...dialog} snapshots={[snapshot]} />}
     </>
   );

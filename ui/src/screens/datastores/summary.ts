@@ -44,10 +44,13 @@ export function vaaiOf(groups: readonly Group[], counters: LunCounters | undefin
   ].join("; ");
 }
 
+/** Points of the history of an hour that are of now: the newest can still be without a value. */
+const NEWEST = 3;
+
 /** The newest values of its history; null without values. */
 export function loadNow({ load }: History): string | null {
   const { series } = load;
-  const last = (values: readonly (number | null)[]) => values.findLast((value) => value !== null) ?? null;
+  const last = (values: readonly (number | null)[]) => values.slice(-NEWEST).findLast((value) => value !== null) ?? null;
   const [reads, writes] = [last(series.read_operations), last(series.write_operations)];
   if (reads === null || writes === null) return null;
   const bytes = (last(series.read_bytes) ?? 0) + (last(series.write_bytes) ?? 0);

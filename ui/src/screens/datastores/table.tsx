@@ -170,6 +170,12 @@ function Space({ height }: { readonly height: number }) {
 const COLORS = { active: "green", deleted: "grey", copy: "orange", missing: "orange" } as const;
 
 export function StateLabel({ store }: { readonly store: Datastore }) {
+  if (store.state === "active" && store.key_status === "unavailable")
+    return (
+      <Label isCompact status="danger" title={words.lockedHelp}>
+        {words.locked}
+      </Label>
+    );
   return (
     <Label isCompact color={COLORS[store.state]} title={words.stateHelp[store.state]}>
       {words.state[store.state]}

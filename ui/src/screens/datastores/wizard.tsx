@@ -65,7 +65,10 @@ interface Props {
 function Steps({ pools, groups, stores }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
-  const [values, change, discard] = useDraft<FormValues>(DRAFT, () => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
+  const [draft, change, discard] = useDraft<FormValues>(DRAFT, () => NOTHING_YET);
+  // The pool of a stored draft can be gone.
+  const pool = pools.some(({ name }) => name === draft.pool) ? draft.pool : (pools[0]?.name ?? "");
+  const values = { ...draft, pool };
   const [job, setJob] = useState<Job | null>(null);
   const submission = useSubmission(
     useCallback(

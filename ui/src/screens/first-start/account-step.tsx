@@ -4,7 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
 import { api, unwrap } from "../../api/client";
 import { setupQuery } from "../../api/queries";
-import { TextField } from "../../parts/field";
+import { SHORTEST_PASSWORD, TextField } from "../../parts/field";
 import { useFocus } from "../../parts/focus";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { useSubmission } from "../../parts/use-submission";
@@ -12,7 +12,6 @@ import { useSession } from "../../session/session";
 import { text } from "../../text";
 
 const words = text.session.setup.account;
-const SHORTEST = 12;
 
 interface Body {
   readonly code: string;
@@ -55,14 +54,15 @@ export function AccountStep({ onRecoveryKey }: Props) {
   const problems = {
     code: missing(code) ?? fieldProblem("code") ?? (problem?.isSession ? sentenceOf(problem.message) : undefined),
     name: missing(name) ?? fieldProblem("name"),
-    password: missing(password) ?? (checked && password.length < SHORTEST ? words.short : fieldProblem("password")),
+    password: missing(password) ?? (checked && password.length < SHORTEST_PASSWORD ? words.short : fieldProblem("password")),
     repeated: checked && repeated !== password ? words.repeatWrong : undefined,
   };
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
     setChecked(true);
-    if (code !== "" && name !== "" && password.length >= SHORTEST && repeated === password) void send({ code, name, password });
+    if (code !== "" && name !== "" && password.length >= SHORTEST_PASSWORD && repeated === password)
+      void send({ code, name, password });
   }
 
   return (

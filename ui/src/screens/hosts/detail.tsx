@@ -21,7 +21,7 @@ import { Checks } from "../readiness";
 import { Connect, isConnected } from "./connect";
 import { HostMenu } from "./host-menu";
 import { HostState, LastSeen, type StateProps } from "./list";
-import { isUsageKnown, linesFor, pathsOf, seenBy } from "./paths";
+import { groupOf, isUsageKnown, linesFor, pathsOf, seenBy } from "./paths";
 
 const words = text.hosts;
 const NO_STORES: readonly Datastore[] = [];
@@ -87,7 +87,7 @@ function HostFacts(use: StateProps) {
     <Panel title={words.detail.facts}>
       <Facts
         facts={[
-          [words.columns.group, groups?.find((candidate) => candidate.id === host.group)?.name ?? words.noGroup],
+          [words.columns.group, groupOf(host, groups)],
           [words.columns.iqns, host.iqns.length === 0 ? text.common.none : host.iqns.join(", ")],
           [words.columns.addresses, host.addresses.length === 0 ? text.common.none : host.addresses.join(", ")],
           [words.columns.chap, host.chap_name ?? words.noChap],

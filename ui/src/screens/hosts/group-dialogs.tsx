@@ -12,12 +12,12 @@ import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
+import { PRIMITIVES } from "../../measures/statistics";
 import { text } from "../../text";
 
 const words = text.hosts.groups;
 const names = text.datastores.detail.vaai.names;
 const CHANGES = ["host-groups", "readiness", "datastores"];
-export const OFFLOADS: readonly Offload[] = ["compare_and_write", "extended_copy", "write_same", "unmap", "token"];
 
 interface Form {
   readonly name: string;
@@ -26,7 +26,7 @@ interface Form {
 
 /** The request's body. */
 function valuesOf({ name, disabled }: Form) {
-  return { name, disabled_offloads: OFFLOADS.filter((offload) => disabled.includes(offload)) };
+  return { name, disabled_offloads: PRIMITIVES.filter((offload) => disabled.includes(offload)) };
 }
 
 interface FieldsProps {
@@ -48,7 +48,7 @@ function GroupFields({ form, onChange, problem }: FieldsProps) {
         required
       />
       <FormGroup role="group" label={words.form.offloads} fieldId="group-offloads">
-        {OFFLOADS.map((offload) => (
+        {PRIMITIVES.map((offload) => (
           <Checkbox
             key={offload}
             id={`offload-${offload}`}

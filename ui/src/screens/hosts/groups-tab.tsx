@@ -18,8 +18,8 @@ const offloads = text.datastores.detail.vaai.names;
 
 export function GroupsTab() {
   const query = useQuery(groupsQuery);
-  const { data: hosts = [] } = useQuery(hostsQuery);
-  const { data: stores = [] } = useQuery(datastoresQuery);
+  const { data: hosts } = useQuery(hostsQuery);
+  const { data: stores } = useQuery(datastoresQuery);
   return (
     <QueryBoundary query={query} what={words.list} lines={6}>
       {(groups) =>
@@ -52,14 +52,17 @@ export function GroupsTab() {
 
 interface RowProps {
   readonly group: Group;
-  readonly hosts: readonly Host[];
-  readonly stores: readonly Datastore[];
+  readonly hosts: readonly Host[] | undefined;
+  readonly stores: readonly Datastore[] | undefined;
+}
+
+function namesOf(members: readonly { readonly name: string }[] | undefined): string {
+  if (members === undefined) return text.hosts.state.unknown;
+  return members.length === 0 ? text.common.none : members.map(({ name }) => name).join(", ");
 }
 
 function Row({ group, hosts, stores }: RowProps) {
   const { columns } = words;
-  const members = hosts.filter((host) => host.group === group.id).map((host) => host.name);
-  const presented = stores.filter((store) => store.host_groups.includes(group.id)).map((store) => store.name);
   const without = group.disabled_offloads.map((offload) => offloads[offload][0]);
   return (
     <Tr>
@@ -67,10 +70,10 @@ function Row({ group, hosts, stores }: RowProps) {
         {group.name}
       </Td>
       <Td dataLabel={columns.hosts} modifier="breakWord">
-        {members.length === 0 ? text.common.none : members.join(", ")}
+        {namesOf(hosts?.filter((host) => host.group === group.id))}
       </Td>
       <Td dataLabel={columns.datastores} modifier="breakWord">
-        {presented.length === 0 ? text.common.none : presented.join(", ")}
+        {namesOf(stores?.filter((store) => store.host_groups.includes(group.id)))}
       </Td>
       <Td dataLabel={columns.offloads}>
         {without.length === 0 ? words.allOffloads : <Label color="orange">{words.without(without.join(", "))}</Label>}

@@ -14,7 +14,7 @@ import { ChoiceField, LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
-import { linesOf } from "./paths";
+import { entriesOf } from "./paths";
 
 const words = text.hosts;
 const FIELDS = ["name", "group", "iqns", "addresses"];
@@ -36,7 +36,12 @@ interface Form {
 
 /** The request's body. */
 function valuesOf({ name, group, iqns, addresses }: Form) {
-  return { name, group: group === "" ? null : group, iqns: linesOf(iqns), addresses: linesOf(addresses) } satisfies HostCreate;
+  return {
+    name,
+    group: group === "" ? null : group,
+    iqns: entriesOf(iqns),
+    addresses: entriesOf(addresses),
+  } satisfies HostCreate;
 }
 
 interface FieldsProps {

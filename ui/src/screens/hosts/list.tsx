@@ -14,6 +14,7 @@ import { Screen } from "../../parts/page";
 import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { QueryBoundary } from "../../parts/states";
+import { useMinute } from "../../parts/use-minute";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -21,7 +22,7 @@ import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
-import { isInUse, isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
+import { groupOf, isInUse, isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
 import { Unknown } from "./unknown";
 
 const words = text.hosts;
@@ -54,7 +55,7 @@ export default function HostsScreen() {
 
 function HostsTab() {
   const query = useQuery(hostsQuery);
-  const { data: groups = [] } = useQuery(groupsQuery);
+  const { data: groups } = useQuery(groupsQuery);
   return (
     <>
       <QueryBoundary query={query} what={words.title} lines={6}>
@@ -73,7 +74,7 @@ function HostsTab() {
   );
 }
 
-function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly groups: readonly Group[] }) {
+function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly groups: readonly Group[] | undefined }) {
   const sessions = useQuery(sessionsQuery);
   const { data: clients } = useQuery(nfsClientsQuery);
   const [search, setSearch] = useState("");
@@ -121,10 +122,14 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
 const { columns: heads } = words;
 const CSV_HEAD = [heads.name, heads.group, heads.paths, heads.seen, heads.iqns, heads.addresses, heads.chap];
 
-function csvRow(host: Host, groups: readonly Group[], sessions: readonly IscsiSession[] | undefined): readonly Cell[] {
+function csvRow(
+  host: Host,
+  groups: readonly Group[] | undefined,
+  sessions: readonly IscsiSession[] | undefined,
+): readonly Cell[] {
   return [
     host.name,
-    groups.find((group) => group.id === host.group)?.name,
+    host.group && groupOf(host, groups),
     sessions && pathsOf(host, sessions).length,
     host.last_seen_at,
     host.iqns.join(" "),
@@ -135,7 +140,7 @@ function csvRow(host: Host, groups: readonly Group[], sessions: readonly IscsiSe
 
 interface TableProps {
   readonly hosts: readonly Host[];
-  readonly groups: readonly Group[];
+  readonly groups: readonly Group[] | undefined;
   readonly sessions: readonly IscsiSession[] | undefined;
   readonly clients: readonly NfsClient[] | undefined;
 }
@@ -162,7 +167,7 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
             <Td dataLabel={columns.name} modifier="breakWord">
               <Link to={`/hosts/${host.id}`}>{host.name}</Link>
             </Td>
-            <Td dataLabel={columns.group}>{groups.find((candidate) => candidate.id === host.group)?.name ?? words.noGroup}</Td>
+            <Td dataLabel={columns.group}>{groupOf(host, groups)}</Td>
             <Td dataLabel={columns.state}>
               <HostState host={host} sessions={sessions} clients={clients} />
             </Td>
@@ -208,11 +213,13 @@ export interface StateProps {
 }
 
 export function LastSeen({ host, sessions = [], clients = [] }: StateProps) {
+  useMinute();
   if (isInUse(host, sessions, clients, Date.now())) return words.seen.now;
   return host.last_seen_at == null ? words.seen.never : <Time at={host.last_seen_at} ago />;
 }
 
 export function HostState({ host, sessions, clients }: StateProps) {
+  useMinute();
   const paths = pathsOf(host, sessions ?? []).length;
   const mounts = mountsOf(host, clients ?? []);
   if (paths === 0 && mounts.length === 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Check, Datastore, Host } from "../../api/types";
-import { isRecent, isUsageKnown, linesFor, linesOf } from "./paths";
+import { isRecent, isUsageKnown, linesFor, entriesOf } from "./paths";
 
 const [FIRST, OTHER] = ["naa.61", "naa.62"];
 const check = (id: string, subject: string, evidence: string, remedy = ""): Check => ({
@@ -47,7 +47,7 @@ describe("linesFor", () => {
 it.each([
   ["", []],
   [" a \n\nb,c  d\r\n", ["a", "b", "c", "d"]],
-])("linesOf %j", (typed, lines) => expect(linesOf(typed)).toEqual(lines));
+])("entriesOf %j", (typed, lines) => expect(entriesOf(typed)).toEqual(lines));
 
 it("isRecent: an NFS client is idle 5 minutes after its last request, unless it has files open", () => {
   const client = { address: "192.0.2.1", seen_at: "2026-11-25T10:00:00Z", opens: 0, datastores: [] };

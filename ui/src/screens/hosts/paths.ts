@@ -2,6 +2,13 @@
 /** Sessions and paths of hosts. */
 
 import type { Datastore, Group, Host, IscsiSession, NfsClient, Readiness } from "../../api/types";
+import { text } from "../../text";
+
+/** The name of the host's group. */
+export function groupOf({ group }: Host, groups: readonly Group[] | undefined): string {
+  if (group == null) return text.hosts.noGroup;
+  return groups?.find((candidate) => candidate.id === group)?.name ?? text.hosts.state.unknown;
+}
 
 /** Sessions of a host: each is a path. */
 export function pathsOf(host: Host, sessions: readonly IscsiSession[]): IscsiSession[] {
@@ -40,7 +47,7 @@ export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
   return group == null ? [] : stores.filter((store) => store.state === "active" && store.host_groups.includes(group));
 }
 
-export function matches(host: Host, search: string, groups: readonly Group[]): boolean {
+export function matches(host: Host, search: string, groups: readonly Group[] = []): boolean {
   const group = groups.find((candidate) => candidate.id === host.group)?.name ?? "";
   const all = [host.name, group, ...host.iqns, ...host.addresses];
   const term = search.trim().toLowerCase();
@@ -65,8 +72,8 @@ export function linesFor({ checks, esxcli, hosts }: Readiness, seen: readonly Da
   return [...commands, ...lines, ...new Set(mounts.filter((line) => line !== ""))];
 }
 
-/** Typed lines. */
-export function linesOf(typed: string): string[] {
+/** Typed names or addresses. */
+export function entriesOf(typed: string): string[] {
   return typed
     .split(/[\s,]+/)
     .map((line) => line.trim())

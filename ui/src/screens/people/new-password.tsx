@@ -2,11 +2,10 @@
 /** A new password, typed twice. */
 
 import { useState } from "react";
-import { TextField } from "../../parts/field";
+import { SHORTEST_PASSWORD, TextField } from "../../parts/field";
 import { text } from "../../text";
 
 const words = text.people.users;
-const SHORTEST = 12;
 
 interface PasswordProps {
   /** Label, if "Password" would be ambiguous. */
@@ -49,7 +48,7 @@ export function usePassword() {
   const [{ password, repeated }, set] = useState({ password: "", repeated: "" });
   return {
     password,
-    good: password.length >= SHORTEST && password === repeated,
+    good: password.length >= SHORTEST_PASSWORD && password === repeated,
     field: { password, repeated, onChange: (typed: string, again: string) => set({ password: typed, repeated: again }) },
   };
 }

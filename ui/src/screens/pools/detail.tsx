@@ -3,17 +3,18 @@
 
 import { List, ListItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useCallback, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { api } from "../../api/client";
 import { datastoresQuery, poolQuery } from "../../api/queries";
-import type { Pool } from "../../api/types";
+import type { Job, Pool } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { formatWhole } from "../../format/number";
 import { ActionsMenu, type Choice } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { Facts } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
+import { PoolHealth } from "../../parts/health";
 import { HistoryPanel } from "../../parts/history";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
@@ -24,17 +25,26 @@ import { Bytes } from "../../parts/values";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
 import { KeyPanel } from "./key-panel";
-import { PoolHealth } from "./list";
 import { VdevTree } from "./vdev-tree";
 import { ChangeThresholds, Destroy, isTrimming, Trim, Upgrade, type AboutPool } from "./whole-pool";
 
 const words = text.pools;
 const WHOLE_POOL = { trim: Trim, thresholds: ChangeThresholds, upgrade: Upgrade, destroy: Destroy } as const;
 
+/** Jobs after which the appliance no longer has the pool. */
+const LAST_JOBS: readonly string[] = ["pool.export", "pool.destroy"];
+
 export default function PoolScreen() {
   const { name = "" } = useParams();
   const query = useQuery(poolQuery(name));
-  const [begin, news] = useBegun();
+  const navigate = useNavigate();
+  const leave = useCallback(
+    (job: Job) => {
+      if (job.state === "succeeded" && LAST_JOBS.includes(job.kind)) void navigate("/pools", { replace: true });
+    },
+    [navigate],
+  );
+  const [begin, news] = useBegun(leave);
   return (
     <Screen
       title={name}
@@ -69,6 +79,8 @@ function PoolFacts({ pool }: { readonly pool: Pool }) {
           part={pool.allocated}
           whole={pool.size}
           words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
+          warning={pool.warning_percent}
+          critical={pool.critical_percent}
         />
       </div>
       <Facts

@@ -11,7 +11,7 @@ import type { Key, Pool } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { Fill } from "../../parts/fill";
-import { Health } from "../../parts/health";
+import { PoolHealth } from "../../parts/health";
 import { Screen } from "../../parts/page";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { ScanSummary } from "../../parts/scan";
@@ -106,7 +106,13 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
               <PoolHealth pool={pool} />
             </Td>
             <Td dataLabel={columns.used}>
-              <Fill label={words.usage(pool.name)} part={pool.allocated} whole={pool.size} />
+              <Fill
+                label={words.usage(pool.name)}
+                part={pool.allocated}
+                whole={pool.size}
+                warning={pool.warning_percent}
+                critical={pool.critical_percent}
+              />
             </Td>
             <Td dataLabel={columns.size}>
               <Bytes value={pool.size} />
@@ -125,14 +131,6 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
         ))}
       </Tbody>
     </Table>
-  );
-}
-
-export function PoolHealth({ pool }: { readonly pool: Pool }) {
-  return (
-    <>
-      <Health of={pool.health} errors={pool.error_count} /> {pool.readonly && <Label isCompact>{words.readonly}</Label>}
-    </>
   );
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Deliveries of alerts to a receiver, newest first. */
 
-import { Button, Label, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { Button, Label, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
 import { deliveriesQuery } from "../../api/queries";
 import type { Delivery, Receiver } from "../../api/types";
+import { Modal } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";

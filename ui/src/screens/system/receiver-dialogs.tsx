@@ -13,7 +13,7 @@ import { Choice } from "../../parts/choice";
 import { Field, LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
-import { linesOf } from "../hosts/paths";
+import { entriesOf } from "../hosts/paths";
 import { text } from "../../text";
 
 const words = text.system.receivers;
@@ -114,7 +114,7 @@ interface Mail {
 function mailOf({ sender, recipients, user, password }: Mail, url: string) {
   if (!url.startsWith("smtp")) return {};
   const login = user === "" ? {} : { user, password };
-  return { sender, recipients: linesOf(recipients), ...login };
+  return { sender, recipients: entriesOf(recipients), ...login };
 }
 
 export function CreateReceiver({ onMade, onClose }: Omit<Props, "hook">) {

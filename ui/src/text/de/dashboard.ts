@@ -19,6 +19,7 @@ export const dashboard: Texts["dashboard"] = {
     reconciled: "Zuletzt abgeglichen",
     readiness: "Bereitschaft ansehen",
     checks: "Bereitschaft",
+    checksUnknown: "Bereitschaft unbekannt",
     checksPassed: (count) => (count === 1 ? "Die Prüfung ist bestanden" : `Alle ${count} Prüfungen bestanden`),
     checksNeedy: (needy, count) =>
       needy === 1 ? `1 von ${count} Prüfungen braucht Aufmerksamkeit` : `${needy} von ${count} Prüfungen brauchen Aufmerksamkeit`,

@@ -39,6 +39,8 @@ export const datastores: Texts["datastores"] = {
     copy: "Hat die Identität eines anderen Datastores. Nicht bereitgestellt.",
     missing: "Das Volume fehlt. Die LUN-Nummer ist reserviert.",
   },
+  locked: "Gesperrt",
+  lockedHelp: "Verschlüsselt, und der Schlüssel ist nicht geladen. Nicht bereitgestellt.",
   type: { vmfs: "VMFS", nfs: "NFS" },
   thin: "Thin",
   thick: "Thick",
@@ -242,6 +244,7 @@ export const datastores: Texts["datastores"] = {
       squashed: { none: "Keiner", root: "root", all: "Alle" },
       clients: "Weitere Clients",
       compression: "Kompression",
+      encryption: "Verschlüsselung",
       sync: "Synchrones Schreiben",
       syncDisabled: "disabled: Ein Stromausfall verliert bestätigte Schreibvorgänge",
       provisioning: "Platz",
@@ -444,7 +447,6 @@ export const datastores: Texts["datastores"] = {
       actions: (name) => `Aktionen für Snapshot ${name}`,
     },
     hosts: {
-      presented: "Freigegeben für",
       sessions: "iSCSI-Sitzungen",
       columns: {
         host: "Host",
@@ -455,7 +457,6 @@ export const datastores: Texts["datastores"] = {
         loggedInAt: "Seit",
       },
       none: "Für keine Hostgruppe freigegeben.",
-      noSessions: "Kein Host ist angemeldet.",
       offline: "Nicht angemeldet",
       nfs: {
         title: "NFS-Clients",

@@ -7,7 +7,8 @@ export const jobs: Texts["jobs"] = {
   columns: { kind: "Job", subject: "Betrifft", state: "Zustand", actor: "Von", started: "Beginn", took: "Dauer" },
   empty: { title: "Noch keine Jobs", body: "Änderungen am Speicher laufen als Jobs und stehen hier." },
   cancel: "Abbrechen",
-  cancelFailed: "Der Job wurde nicht abgebrochen",
+  cancelRequested: "Abbruch angefordert",
+  cancelHelp: "Ein Job, der schon etwas ändert, läuft bis zu seinem Ende.",
   abandon: {
     action: "Aufgeben",
     title: (name) => `„${name}“ aufgeben?`,

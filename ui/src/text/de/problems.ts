@@ -9,7 +9,7 @@ export const problems: Texts["problems"] = {
   },
   session: {
     title: "Ihre Sitzung ist beendet",
-    body: "Sie waren 30 Minuten nicht aktiv, haben sich anderswo abgemeldet, oder Ihr Passwort wurde geändert.",
+    body: "Sie endet 12 Stunden nach der Anmeldung, oder 30 Minuten nachdem die letzte Seite geschlossen wurde. Auch eine Abmeldung anderswo oder ein neues Passwort beendet sie.",
     remedy: "Melden Sie sich wieder an. Ihre Eingaben sind noch da.",
   },
   forbidden: { title: "Ihre Rolle erlaubt das nicht", remedy: "Fragen Sie einen Administrator." },

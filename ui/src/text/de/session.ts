@@ -63,7 +63,6 @@ export const session: Texts["session"] = {
         stripe: { label: "Keine Redundanz", help: "Fällt eine Disk aus, ist der ganze Pool verloren. Nur für Tests." },
       },
       disks: "Disks",
-      disksHelp: "Nur unbenutzte Disks können gewählt werden.",
       noDisks: {
         title: "Keine freie Disk",
         body: "Alle Disks des Servers sind in Gebrauch. Fügen Sie Disks hinzu und suchen Sie erneut, oder importieren Sie einen Pool: zvaai pool import",
@@ -87,7 +86,6 @@ export const session: Texts["session"] = {
       preview: "Prüfen",
       submit: "Pool anlegen",
       later: "Später erledigen",
-      inUse: "Der Pool besteht",
     },
     portals: {
       title: "Portale prüfen",

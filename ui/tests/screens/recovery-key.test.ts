@@ -5,13 +5,13 @@
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
 import { afterEach, expect, it } from "vitest";
-import { beginService, service } from "./border";
+import { beginService, service } from "../forms/border";
 import { App, newCache } from "../../src/app";
 import { setupQuery } from "../../src/api/queries";
 import { text } from "../../src/text";
-import { dialog, fill, newUser, press, until } from "./page";
-import { problemBody } from "./problems";
-import { session } from "./world";
+import { dialog, fill, newUser, press, until } from "../forms/page";
+import { problemBody } from "../forms/problems";
+import { session } from "../forms/world";
 
 afterEach(cleanup);
 
