@@ -227,7 +227,7 @@ const orNull = (typed: string) => (typed.trim() === "" ? null : typed);
 /** The request's body. */
 function valuesOf({ certificate, recipients, user, password, ...form }: ChangeForm) {
   const login = { user: orNull(user), ...(password === "" ? {} : { password }) };
-  return { ...form, ...login, certificate: orNull(certificate), recipients: linesOf(recipients) };
+  return { ...form, ...login, certificate: orNull(certificate), recipients: entriesOf(recipients) };
 }
 
 /** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
