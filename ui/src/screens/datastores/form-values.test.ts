@@ -36,9 +36,9 @@ describe("form values", () => {
     }
   });
   it("knows a network of all addresses", () => {
-    expect(["0.0.0.0/0", "192.0.2.1, ::/0", "192.0.2.0/24 10.0.0.0/10", ""].map((clients) => isForAnyone({ clients }))).toEqual([
-      ...[true, true, false, false],
-    ]);
+    const all = ["0.0.0.0/0", "192.0.2.1, ::/0", "0.0.0.0/0.0.0.0", "0.0.0.0/00"];
+    expect(all.filter((clients) => !isForAnyone({ clients }))).toEqual([]);
+    expect(["192.0.2.0/24 10.0.0.0/10", "192.0.2.0/255.255.255.0", ""].filter((clients) => isForAnyone({ clients }))).toEqual([]);
   });
   it("warns of a thick size above what the pool has available, parity left out", () => {
     const pool = { size: String(6n << 40n), free: String(6n << 40n), available: String(4n << 40n) } as Pool;

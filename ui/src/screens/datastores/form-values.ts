@@ -98,7 +98,7 @@ export function clientsOf({ clients }: Pick<FormValues, "clients">): string[] {
 
 /** Whether a typed network has all addresses: the service refuses it without `anyone`. */
 export function isForAnyone(values: Pick<FormValues, "clients">): boolean {
-  return clientsOf(values).some((client) => client.endsWith("/0"));
+  return clientsOf(values).some((client) => /\/(0+|0\.0\.0\.0)$/.test(client));
 }
 
 /** Rejects what is certainly not an address; the service checks the rest. */

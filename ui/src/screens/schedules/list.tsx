@@ -129,8 +129,8 @@ function retainsOf(schedule: Schedule): string {
   return [words.keeps(schedule.keep), ...tiers, ...(days > 0 ? [words.protects(words.span.days(days))] : [])].join(", ");
 }
 
-function Next({ schedule: { next_at: next, last_at: last } }: { readonly schedule: Schedule }) {
-  if (next == null) return "–";
+function Next({ schedule: { next_at: next, last_at: last, enabled } }: { readonly schedule: Schedule }) {
+  if (next == null) return enabled ? text.hosts.state.unknown : "–";
   if (Date.parse(next) <= Date.now()) return last == null ? words.soon : words.overdue;
   return <Time at={next} ago />;
 }
