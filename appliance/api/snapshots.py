@@ -7,7 +7,7 @@ from appliance.api.schemas import snapshots as schemas
 from appliance.api.schemas.common import ListQuery, Page
 from appliance.domain import holds, requests
 from appliance.domain.access import Role
-from appliance.domain.retention import SCHEDULE, protected_until
+from appliance.domain.retention import SCHEDULE, is_of_schedule, protected_until
 from appliance.worker import hold_operations
 from appliance.zfs.model import Snapshot
 
@@ -50,7 +50,8 @@ def _shown(datastore_id: str, snapshot: Snapshot) -> schemas.SnapshotResponse:
     return schemas.SnapshotResponse(
         datastore=datastore_id, name=snapshot.tag, full_name=snapshot.name, guid=snapshot.guid, created_at=snapshot.creation,
         used=snapshot.used, referenced=snapshot.referenced, holds=snapshot.holds, clones=list(snapshot.clones),
-        schedule=mark.value if mark is not None else None, protected_until=protected_until(snapshot),
+        schedule=mark.value if mark is not None and is_of_schedule(snapshot, mark.value) else None,
+        protected_until=protected_until(snapshot),
     )  # fmt: skip
 
 

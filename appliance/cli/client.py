@@ -7,6 +7,7 @@ Each change has an Idempotency-Key. If the connection breaks before the answer, 
 import json
 import os
 import ssl
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -201,13 +202,16 @@ class Client:
         return job
 
     def _job(self, job_id: str) -> dict[str, Any]:
-        until = time.monotonic() + _PATIENCE_S
+        until, waits = time.monotonic() + _PATIENCE_S, False
         while True:
             try:
                 return dict(self.call("GET", f"/jobs/{job_id}"))
             except CommandError as error:
                 if error.exit_code != UNAVAILABLE or time.monotonic() > until:
                     raise
+                if not waits:
+                    print(f"{error}. Waiting", file=sys.stderr)
+                waits = True
             time.sleep(1)
 
     def named(self, path: str, name: str) -> str:

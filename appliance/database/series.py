@@ -38,7 +38,6 @@ class Part:
     series: dict[str, list[float | None]]
 
 
-_AHEAD_S = 900
 Sample = tuple[int, Sequence[float | None]]
 """A time that is a multiple of the layout's step, and the values of the step that ended then."""
 
@@ -52,10 +51,7 @@ class SeriesFiles:
         """The time of the newest sample of files that were checked."""
 
     def append(self, key: str, layout: Layout, samples: Sequence[Sample]) -> None:
-        """Appends samples, the oldest first. Drops samples that are not newer than the file.
-
-        Replaces a damaged file, and a file whose newest sample is in the future.
-        """
+        """Appends samples, the oldest first. Drops samples that are not newer than the file. Replaces a damaged file."""
         file = self._file(key, layout)
         with self._lock:
             if file not in self._last and not _is_whole(file, layout):
@@ -63,9 +59,6 @@ class SeriesFiles:
                     return
                 self._create(file, layout, samples[0][0])
             last = self._last[file] if file in self._last else rrdtool.last(str(file))
-            if last > time.time() + _AHEAD_S:  # the clock was ahead: all samples until then would be dropped
-                self._create(file, layout, samples[0][0])
-                last = rrdtool.last(str(file))
             updates = []
             for at, values in samples:
                 if at > last:

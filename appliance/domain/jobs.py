@@ -82,7 +82,7 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
     session.flush()
     if sequence % 200 == 0:
         old = (Job.sequence <= sequence - RETAINED, Job.state.not_in(ACTIVE))
-        # An abandoned job still has datastores out of service.
+        # An abandoned job can still have datastores out of service.
         session.execute(delete(Job).where(*old, Job.problem["code"].as_string().is_distinct_from(ABANDONED)))
     _changed(session, job)
     return job

@@ -177,10 +177,10 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
             receiver.secret = seal.seal(value)
         else:
             setattr(receiver, name, value)
-    if receiver.user is None and "user" in changes:
-        receiver.secret = seal.seal("")
     with contextlib.suppress(SealedError):
         url = url_of(seal, receiver)
+        if kind_of(url) == EMAIL and receiver.user is None:
+            receiver.secret = seal.seal("")
         password = seal.open(receiver.secret) if kind_of(url) == EMAIL else None
         check_mail(url, receiver.sender, receiver.recipients, receiver.user, password)
     session.flush()

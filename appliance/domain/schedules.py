@@ -134,6 +134,8 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         rows.check_name(session, Schedule, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
+    if not changed.enabled:
+        update_alerts(session, f"schedule-{schedule_id}", [])
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
     if (lower or after.protect_days < before.protect_days) and not may_destroy:
         raise ForbiddenError("only an admin may lower what a schedule retains or protects: that destroys snapshots")
@@ -181,7 +183,9 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Sequence
     update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, "change the schedule")] if missing else [])
 
 
-def ended(session: Session, schedule_id: str, problem: str | None, now: float | None = None) -> None:
+def ended(
+    session: Session, schedule_id: str, problem: str | None, now: float | None = None, remedy: str = "see its last job"
+) -> None:
     """Records the end of a run; raises an alert if it failed."""
     row = session.get(Schedule, schedule_id)
     if row is None:
@@ -190,7 +194,7 @@ def ended(session: Session, schedule_id: str, problem: str | None, now: float | 
         row.last_at = time.time() if now is None else now
     area = f"schedule-{schedule_id}"
     text = f"schedule {row.name}: {problem}"
-    update_alerts(session, area, [Finding(f"{area}:failed", "warning", row.name, text, "see its last job")] if problem else [])
+    update_alerts(session, area, [Finding(f"{area}:failed", "warning", row.name, text, remedy)] if problem else [])
 
 
 def overdue(schedules: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:

@@ -144,11 +144,10 @@ class Executor:
 
     def _check_pools(self, plan: Plan) -> None:
         """Refuses a job that would wait for an unresponsive pool and then fail."""
-        suspended = {pool.name for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
-        if stuck := sorted(suspended.intersection(plan.pools)):
-            raise ConflictError(
-                f"Pool {stuck[0]} is suspended. Repair its devices. Then run: zvaai pool device {stuck[0]} DEVICE clear", stuck
-            )
+        suspended = {pool.name: pool.status for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
+        if stuck := sorted(suspended.keys() & set(plan.pools)):
+            remedy = f"If a device has failed, repair it. Then run: zvaai pool device {stuck[0]} DEVICE clear"
+            raise ConflictError(" ".join([f"Pool {stuck[0]} is suspended.", suspended[stuck[0]], remedy]), stuck)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

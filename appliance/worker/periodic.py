@@ -15,6 +15,7 @@ from appliance.domain import jobs as job_store
 from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, UnavailableError
 from appliance.domain.journal import note
+from appliance.domain.pool_health import unlisted
 from appliance.worker import pool_operations
 from appliance.worker.context import Context
 from appliance.worker.executor import Executor
@@ -69,12 +70,14 @@ class Periodic:
                 due, slot = schedules.due(schedule, self.now()), schedules.slot(schedule, self.now())
             except InvalidError as error:  # its time zone is unknown since an upgrade of tzdata
                 with self._context.store.session() as session:
-                    schedules.ended(session, schedule.id, str(error))
+                    remedy = f"change its time zone: zvaai schedule change {schedule.name} --time-zone UTC"
+                    schedules.ended(session, schedule.id, str(error), remedy=remedy)
                 continue
             if not due:
                 continue
             active = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
-            missing = sorted(set(schedule.datastores) - active)
+            hidden = any(unlisted(pool) for pool in self._context.scan(self._newest()).pools)
+            missing = [] if hidden else sorted(set(schedule.datastores) - active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
                 self._submit_due(

@@ -12,6 +12,7 @@ from appliance.domain import capacity, jobs, pool_health, requests, retention
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import Finding, note
+from appliance.domain.pool_health import unlisted
 from appliance.worker import reservations
 from appliance.worker.context import Context
 from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool
@@ -220,6 +221,13 @@ def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
     return pool
 
 
+def _check_listed(context: Context, name: str) -> None:
+    """Raises ConflictError if it cannot be seen what the pool has."""
+    pool = find_pool(context, name)
+    if unlisted(pool):
+        raise ConflictError(f"Pool {name} can't be read: {pool.status or pool.health}")
+
+
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):
     """`force`: also while hosts use its datastores."""
 
@@ -234,6 +242,7 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
     def plan(self, context: Context, request: requests.ExportPool) -> ExportPlan:
         """Refused while hosts that see its datastores are logged in, unless forced."""
         name = find_pool(context, request.pool).name
+        _check_listed(context, name)
         stores = [store for store in context.datastores() if store.pool == name and store.state == "active" and store.uuid]
         hosts = sorted({host for store in stores for host in context.logged_in(store.id)})
         if hosts and not request.force:
@@ -256,9 +265,10 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
 
 
 class DestroyPlan(PoolPlan, frozen=True, kw_only=True):
-    """`guid`: another pool of the name is not meant."""
+    """`guid`: another pool of the name is not meant. `force`: with datasets that are not the appliance's."""
 
     guid: str
+    force: bool
 
 
 class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
@@ -269,15 +279,8 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
     def plan(self, context: Context, request: requests.DestroyPool) -> DestroyPlan:
         """Refused while it has datastores or protected snapshots, and other datasets unless forced."""
         pool = find_pool(context, request.pool)
-        self._check_unneeded(context, pool.name)
-        inventory = context.scan(60)
-        names = [
-            dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool.name}/")
-        ]
-        others = sorted(name for name in names if name.partition("/")[2] not in APPLIANCE_FILESYSTEMS)
-        if others and not request.force:
-            raise ConflictError(f"Cannot destroy pool {pool.name}: it has other datasets", others, can_force=True)
-        return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))
+        self._check_unneeded(context, pool.name, force=request.force)
+        return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid), force=request.force)
 
     def change(self, context: Context, plan: DestroyPlan) -> None:
         """If the pool no longer exists, it was destroyed before a crash. A job before this one can have made a datastore."""
@@ -286,11 +289,12 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
             if name != plan.pool:
                 raise ConflictError(f"Cannot destroy pool {plan.pool}: it is now imported as {name}. Destroy it by that name")
             context.scan_pools(plan.pools)
-            self._check_unneeded(context, plan.pool)
+            self._check_unneeded(context, plan.pool, force=plan.force)
             context.engine.destroy_pool(plan.pool)
 
     @staticmethod
-    def _check_unneeded(context: Context, pool: str) -> None:
+    def _check_unneeded(context: Context, pool: str, *, force: bool) -> None:
+        _check_listed(context, pool)
         here = [store for store in context.datastores(60) if store.pool == pool and store.state in ("active", "deleted")]
         if here:
             reason = f"Cannot destroy pool {pool}: it has datastores. Delete and purge them first"
@@ -298,6 +302,11 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
         snapshots = [snapshot for snapshot in context.scan(60).snapshots if pool_of(snapshot.name) == pool]
         if protected := [snapshot for snapshot in snapshots if retention.protected_until(snapshot) is not None]:
             raise held(context, protected)
+        inventory = context.scan(60)
+        names = [dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool}/")]
+        others = sorted(name for name in names if name.partition("/")[2] not in APPLIANCE_FILESYSTEMS)
+        if others and not force:
+            raise ConflictError(f"Cannot destroy pool {pool}: it has other datasets", others, can_force=True)
 
 
 class Scrub(PoolChange[requests.ScrubCreate, ActionPlan]):

@@ -102,7 +102,7 @@ def test_a_wait_continues_while_the_api_restarts(zvaai: Command, monkeypatch: py
     zvaai.away = 1
     printed = zvaai(*words)
     (job,) = zvaai.json("job", "list")
-    assert f"job {job['id']} (datastore.create)" in printed and zvaai.away == 0
+    assert f"job {job['id']} (datastore.create)" in printed and "Waiting" in printed and zvaai.away == 0
     monkeypatch.setattr(client, "_PATIENCE_S", -1)
     zvaai.away = 1
     code, printed = zvaai.run("datastore", "delete", "vmfs1", "--yes", "--wait")

@@ -214,6 +214,7 @@ def test_secrets_are_returned_once(appliance: Appliance, receiver_server: Receiv
     assert audit[0]["after"]["url"] == "(secret)" and audit[0]["token"] == "test"
     again = appliance.request("POST", f"/receivers/{made['id']}/secret").json
     assert again is not None and again["secret"] != made["secret"]
+    assert appliance.request("PATCH", f"/receivers/{made['id']}", {"user": None}).status_code == 200, "as it was read"
     appliance.request("POST", f"/receivers/{made['id']}/test")
     headers, body = receiver_server.received[-1]
     from appliance.notify.webhook import sign  # noqa: PLC0415

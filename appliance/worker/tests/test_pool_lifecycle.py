@@ -146,8 +146,26 @@ def test_another_pool_with_the_planned_name_is_not_destroyed(appliance: Applianc
     context, operation = appliance.service.context, DestroyPool()
     plan = operation.plan(context, requests.DestroyPool().of(pool="fast"))
     with pytest.raises(ConflictError, match="now imported as fast"):
-        operation.change(context, DestroyPlan(**of_pool("slow"), guid=plan.guid))
+        operation.change(context, DestroyPlan(**of_pool("slow"), guid=plan.guid, force=False))
     assert {"fast", "slow"} <= {pool["name"] for pool in appliance.get("/pools")["items"]}
+
+
+def test_a_dataset_that_was_made_while_the_job_waited_is_not_destroyed(appliance: Appliance) -> None:
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*free_disks(appliance)[:2])]})
+    destroy, context = DestroyPool(), appliance.service.context
+    plan = destroy.plan(context, requests.DestroyPool().of(pool="fast"))
+    appliance.simulator.create_volume("fast/foreign", GIB)
+    with pytest.raises(ConflictError, match="it has other datasets"):
+        destroy.change(context, plan)
+
+
+def test_a_pool_that_cannot_be_read_is_neither_destroyed_nor_exported(appliance: Appliance) -> None:
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*free_disks(appliance)[:2])]})
+    appliance.simulator.suspend("fast")
+    appliance.service.context.scan(0)
+    for method, path in (("DELETE", "/pools/fast?force=true"), ("POST", "/pools/fast/export")):
+        refused = appliance.request(method, path)
+        assert refused.status_code == 409 and refused.json and "can't be read" in refused.json["detail"], refused.text
 
 
 def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: Appliance) -> None:

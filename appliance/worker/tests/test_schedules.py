@@ -68,6 +68,14 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     assert appliance.get("/alerts")["items"] == []
 
 
+def test_datastores_of_a_suspended_pool_are_not_called_missing(appliance: Appliance, clock: Clock) -> None:
+    clock.schedule(appliance.datastore("first"))
+    appliance.simulator.suspend("tank")
+    appliance.service.context.scan(0)
+    clock.due()
+    assert not [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("schedule-missing")]
+
+
 def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     stores = [appliance.datastore("first"), appliance.datastore("second")]
     schedule = clock.schedule(*stores, keep=20)
@@ -186,9 +194,10 @@ def test_an_unknown_time_zone_stops_only_its_schedule(appliance: Appliance, cloc
     assert [snapshot["schedule"] for snapshot in shown].count(odd["id"]) == 1, "its retention stops too"
     assert [snapshot["schedule"] for snapshot in shown].count(often) in (1, 2)
     assert {item["id"]: item["next_at"] for item in appliance.get("/schedules")["items"]}[odd["id"]] is None
-    alerts = [alert["text"] for alert in appliance.get("/alerts")["items"]]
-    assert any("Europe/Atlantis" in alert for alert in alerts)
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if "Europe/Atlantis" in alert["text"]]
+    assert "--time-zone" in alert["remedy"]
     assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": False}).status_code == 200
+    assert not [alert for alert in appliance.get("/alerts")["items"] if "Europe/Atlantis" in alert["text"]]
     assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": True}).status_code == 422
     assert appliance.request("PATCH", f"/schedules/{odd['id']}", {"enabled": True, "time_zone": "UTC"}).status_code == 200
 
