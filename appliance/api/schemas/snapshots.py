@@ -65,7 +65,7 @@ class ScheduleResponse(Versioned):
     last_at: Time | None
     """When its last job that succeeded ended."""
     next_at: Time | None
-    """When its next run is due; in the past for a run that waits, null while it is disabled or its time zone is not known."""
+    """When its next run is due; in the past for a run that waits. Null while it is disabled or its time zone is not known."""
     created_at: Time
 
 
