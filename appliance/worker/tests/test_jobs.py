@@ -16,6 +16,7 @@ from sqlalchemy import delete
 from appliance.database.models import Job
 from appliance.domain import jobs, requests
 from appliance.worker.executor import BY_REQUEST, OPERATIONS
+from appliance.worker.tests.test_files import until
 from appliance.zfs.model import Redundancy, VdevSpec
 
 
@@ -88,6 +89,7 @@ def test_a_pool_that_cannot_be_read_hides_no_other(appliance: Appliance, hanging
     stuck = next(datastore for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
     appliance.simulator.set_properties(stuck["dataset"], {"org.example:odd": "a\ufffd"})  # not UTF-8
     appliance.datastore("works")
+    until(lambda: any("cannot be read" in pool.status for pool in appliance.service.context.scan(0).pools))
     pools = {pool["name"]: pool for pool in appliance.get("/pools")["items"]}
     assert pools["tank"]["health"] == "ONLINE"
     assert pools[hanging]["health"] == "SUSPENDED" and "cannot be read" in pools[hanging]["status"]
