@@ -225,7 +225,7 @@ def _check_listed(context: Context, name: str) -> None:
     """Raises ConflictError if it cannot be seen what the pool has."""
     pool = find_pool(context, name)
     if unlisted(pool):
-        raise ConflictError(f"Pool {name} can't be read: {pool.status or pool.health}")
+        raise ConflictError(f"Cannot see what pool {name} has. {pool.status or f'Its health is {pool.health}.'}")
 
 
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):
