@@ -14,6 +14,7 @@ from threading import Event, Thread
 
 import pytest
 from integration.kernel.removable_pool import RemovablePool
+from integration.kernel.zvol_clone.blocks import MIB
 from support.initiator import Initiator
 from support.programs import run, wait_for
 from support.target import IQN, Target
@@ -69,9 +70,9 @@ class Writer:
 
 
 def write_block(file: int, number: int) -> bool:
-    """Writes a block of 4 KiB to an open disk. False after an error."""
+    """Writes a block of 4 KiB to an open disk, each in its own MiB: the kernel merges neighbours. False after an error."""
     with contextlib.suppress(OSError), mmap.mmap(-1, 4096) as block:  # O_DIRECT needs whole pages
-        return os.pwrite(file, block, 4096 * number) == 4096
+        return os.pwrite(file, block, MIB * number) == 4096
     return False
 
 
@@ -112,7 +113,12 @@ def test_a_host_continues_with_the_other_pool(
                 for write in writes:
                     write.start()
                 wait_for(removable_pool.is_suspended, "the pool is suspended")
-                wait_for(lambda: aborts() >= HANGING, "the host has aborted its commands")
+                # The host repeats what it aborted, is refused as long as the old commands last, and gives up after 24 s.
+                wait_for(
+                    lambda: aborts() >= HANGING or not any(write.is_alive() for write in writes),
+                    "the host has aborted its commands",
+                )
+                assert aborts(), "the host's commands ended without an abort"
                 writer.goes_on("while the pool is suspended")
             removable_pool.clear()
             for write in writes:
@@ -125,6 +131,8 @@ def test_a_host_continues_with_the_other_pool(
         assert not writer.error
         assert peers(target) == session, "the host logged in again"
     finally:
+        hanging = sum(write.is_alive() for write in writes)
+        print(f"{aborts()} aborts, {hanging} writes have not ended, peers {peers(target)}")
         os.close(file)
         run("umount", mount_point)
         run("e2fsck", "-f", "-n", working)
