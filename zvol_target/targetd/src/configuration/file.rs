@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -77,6 +79,9 @@ impl FileError {
     }
 }
 
+/// How long a lock is tried. A program that a killed target had just started holds its files until it is executed.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
 /// A lock on a file next to the locked file (flock(2)), released when dropped.
 ///
 /// The file itself cannot have the lock, as each change replaces it.
@@ -86,7 +91,7 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Locks `PATH.lock`. Does not wait.
+    /// Locks `PATH.lock`. Waits for 2 s at most, and blocks the thread meanwhile.
     ///
     /// # Errors
     /// [`FileError::Locked`], [`FileError::Write`].
@@ -103,10 +108,16 @@ impl LockFile {
             .mode(0o600)
             .open(&path)
             .map_err(write_error)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(FileError::Locked { path }),
-            Err(other) => Err(write_error(other.into())),
+        let began = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_WAIT => {
+                    thread::sleep(LOCK_WAIT / 40);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(FileError::Locked { path }),
+                Err(other) => return Err(write_error(other.into())),
+            }
         }
     }
 }
