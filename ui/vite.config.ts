@@ -6,7 +6,8 @@ import { preload } from "./build/preload";
 
 export default defineConfig({
   plugins: [react(), preload("start")],
-  test: { setupFiles: ["tests/english.ts"] },
+  // A machine that is slow, and does other things too, needs long for a screen.
+  test: { setupFiles: ["tests/english.ts"], testTimeout: 120_000 },
   build: {
     target: "es2022",
     outDir: "site",

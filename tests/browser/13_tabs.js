@@ -32,6 +32,8 @@ test("one stream reports events to all tabs, whichever tab is closed", async () 
     await page.getByRole("heading", { name: "Jobs", level: 1 }).waitFor();
     return page.getByRole("row", { name: /^Create support bundle .*Done/ }).count();
   };
+  await apiOf(first).job("POST", "/support-bundles");
+  await first.getByRole("row", { name: /^Create support bundle .*Done/ }).first().waitFor();
   const known = await shown(first);
   const isReported = (page, count) =>
     page.getByRole("row", { name: /^Create support bundle .*Done/ }).nth(known + count - 1).waitFor();

@@ -13,7 +13,7 @@ from runner.jobs import Job, Schedule
 from runner.planning import affected_by, builds_for, files_of, owners, pytest_files
 from runner.report import Counts, counts_of
 from runner.suites import SUITES, Run
-from support.programs import REPOSITORY
+from support.programs import REPOSITORY, wait_for
 
 
 def test_each_file_belongs_to_one_suite() -> None:
@@ -106,7 +106,8 @@ def test_jobs_end_with_the_run(tmp_path: Path) -> None:
             assert runner.poll() is None
         runner.terminate()
         assert runner.wait(60) == 130
-    assert not Path("/proc", (tmp_path / "id").read_text().strip()).exists()
+    process = Path("/proc", (tmp_path / "id").read_text().strip())
+    wait_for(lambda: not process.exists(), "the job's process has ended")
 
 
 def test_counts_are_those_that_the_programs_print(tmp_path: Path) -> None:

@@ -64,9 +64,8 @@ def within[T](seconds: float, what: Callable[[], T]) -> T:
 
 
 def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: Appliance, hanging: str) -> None:
-    began = time.monotonic()
     store = appliance.datastore("works")
-    limit = 5 + time.monotonic() - began  # time of the machine without a pool that hangs
+    limit = 60  # What waited for the other pool would wait without end.
     answers = hang(appliance, hanging)
     try:
         made = within(limit, lambda: appliance.datastore("another"))

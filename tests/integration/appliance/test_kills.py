@@ -177,14 +177,15 @@ def _check_target(appliance: Appliance, day: Day) -> None:
     members: dict[str, list[str]] = {}
     for host in day.hosts.values():
         members.setdefault(host.group or "", []).append(host.iqn)
-    served = {
-        lun["uuid"]: (lun["number"], lun["initiators"])
-        for target in appliance.target.call("targets.list")["targets"]
-        for lun in target["luns"]
-    }
-    assert served == {
+    expected = {
         store.id: (store.lun, sorted(members.get(store.group, []))) for store in day.stores.values() if store.lun is not None
     }
+
+    def served() -> dict[str, tuple[int, list[str]]]:
+        targets = appliance.target.call("targets.list")["targets"]
+        return {lun["uuid"]: (lun["number"], lun["initiators"]) for target in targets for lun in target["luns"]}
+
+    wait_for(lambda: served() == expected, "the target serves what the database says")
 
 
 def _check_database(appliance: Appliance, day: Day) -> None:

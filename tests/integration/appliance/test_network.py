@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -98,20 +99,20 @@ def test_interfaces_are_as_the_kernel_has_them(appliance: Appliance) -> None:
 
 
 def timedated(connection: DBusConnection) -> None:
-    """Answers as systemd-timedated does, once."""
+    """Answers as systemd-timedated does, until the connection is closed."""
     bus = DBusAddress("/org/freedesktop/DBus", bus_name="org.freedesktop.DBus", interface="org.freedesktop.DBus")
     connection.send_and_get_reply(new_method_call(bus, "RequestName", "su", ("org.freedesktop.timedate1", 4)))
-    while (message := connection.receive()).header.message_type != MessageType.method_call:
-        pass
     properties = {"NTPSynchronized": ("b", False), "Timezone": ("s", "Europe/Berlin"), "NTP": ("b", True)}
-    connection.send(new_method_return(message, "a{sv}", (properties,)))
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            if (message := connection.receive()).header.message_type == MessageType.method_call:
+                connection.send(new_method_return(message, "a{sv}", (properties,)))
 
 
 def test_the_clock_is_as_timedated_knows_it(tmp_path: Path) -> None:
     with message_bus(tmp_path / "bus") as address:
         assert network.read(address).time == network.ClockResponse(None, None), "nobody answers"
         with open_dbus_connection(address) as connection:
-            thread = threading.Thread(target=timedated, args=(connection,))
+            thread = threading.Thread(target=timedated, args=(connection,), daemon=True)
             thread.start()
             wait_for(lambda: network.read(address).time == network.ClockResponse(False, "Europe/Berlin"), "it answers")
-            thread.join()

@@ -25,4 +25,4 @@ it("says that no disk is free, and lets nobody take a disk of a pool", async () 
   const name = text.session.setup.pool.chooseDisk(DISKS[0] ?? "");
   const box = await until("no disk", () => main.querySelector<HTMLInputElement>(`input[aria-label="${name}"]`));
   expect(box.disabled).toBe(true);
-}, 120_000);
+});

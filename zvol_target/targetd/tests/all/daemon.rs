@@ -138,7 +138,7 @@ fn a_start_waits_until_another_process_closes_the_volume() {
     let held = fs::File::open(&volume).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let released = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(std::time::Duration::from_millis(100));
         drop(held);
     });
     // `start` returns when the portal is open: the LUN must be served by then.
@@ -257,7 +257,7 @@ fn a_lock_that_is_held_for_a_moment_does_not_hinder() {
     let lock = fs::File::create(home.path("target.json.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let holder = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(100));
         drop(lock);
     });
     Daemon::start(&home).call("status", &json!({}));

@@ -11,6 +11,8 @@ const REGISTER: u8 = 0x00;
 const REGISTER_AND_IGNORE_EXISTING_KEY: u8 = 0x06;
 /// Bytes of the basic parameter list.
 const BASIC_BYTES: usize = 24;
+/// More than the conditions that changes of reservations establish.
+const MOST_UNIT_ATTENTIONS: usize = 4;
 /// More than two hosts with two ports each have.
 const MOST_REGISTRATIONS: usize = 8;
 
@@ -51,7 +53,14 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
 
 fn persistent_reserve_in(rig: &mut Rig, host: usize, disk: usize, service_action: u8) -> Vec<u8> {
     let cdb = [0x5e, service_action, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
-    let answer = rig.execute(host, disk, &cdb, &[]);
+    let mut answer = rig.execute(host, disk, &cdb, &[]);
+    // The host's earlier steps on this disk, and the other host's, may have left several.
+    for _ in 0..MOST_UNIT_ATTENTIONS {
+        if !answer.unit_attention {
+            break;
+        }
+        answer = rig.execute(host, disk, &cdb, &[]);
+    }
     assert_eq!(
         answer.status,
         Status::Good,

@@ -37,6 +37,8 @@ pub(super) struct Rig {
 /// Status and Data-In of a command.
 pub(super) struct Answer {
     pub(super) status: Status,
+    /// Whether it reports a unit attention, and nothing was done.
+    pub(super) unit_attention: bool,
     pub(super) data: Vec<u8>,
 }
 
@@ -125,12 +127,14 @@ impl Rig {
 }
 
 fn answer(completion: Completion) -> Answer {
+    let mut unit_attention = false;
     match completion.status {
         Status::CheckCondition => {
             assert!(matches!(completion.sense[0] & 0x7f, 0x70 | 0x72));
             assert!(completion.sense.len() >= 8 && completion.sense.len() <= 252);
             let key = completion.sense[if completion.sense[0] & 2 == 0 { 2 } else { 1 }] & 0xf;
             assert_ne!(key, 4, "HARDWARE ERROR from volumes that never fail");
+            unit_attention = key == 6;
         }
         Status::Good | Status::ConditionMet | Status::ReservationConflict | Status::Busy => {
             assert!(completion.sense.is_empty());
@@ -139,6 +143,7 @@ fn answer(completion: Completion) -> Answer {
     }
     Answer {
         status: completion.status,
+        unit_attention,
         data: completion
             .data_in
             .map(|data| data.to_vec())
