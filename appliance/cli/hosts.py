@@ -78,21 +78,23 @@ def delete_host(run: Run, host: str, force: Force = False, yes: Yes = False) -> 
     run.client.delete(path, force=force)
 
 
-@host.command("chap", "esx1 --name esx1")
+@host.command("chap", "esx1")
 def chap(
     run: Run,
     host: str,
-    name: Annotated[str | None, typer.Option(help="CHAP name; the default is the name of the host.")] = None,
+    name: Annotated[str | None, typer.Option(help="CHAP name; the default is the present one, or the first iSCSI name.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also while the host is logged in by its present secret.")] = False,
 ) -> None:
     """Set the CHAP name and secret of a host, for its own iSCSI names only. The secret comes from the terminal or stdin."""
-    path = f"{run.path('/hosts', host)}/chap"
+    path = run.path("/hosts", host)
     if remove:
-        run.output.fields(run.client.call("DELETE", path, force=force))
+        run.output.fields(run.client.call("DELETE", f"{path}/chap", force=force))
         return
-    body = {"name": name or host, "secret": ask_secret("CHAP secret", twice=True), "force": force}
-    run.output.fields(run.client.call("PUT", path, body))
+    now = run.client.call("GET", path)
+    name = name or now["chap_name"] or next(iter(now["iqns"]), now["name"])
+    body = {"name": name, "secret": ask_secret("CHAP secret", twice=True), "force": force}
+    run.output.fields(run.client.call("PUT", f"{path}/chap", body))
 
 
 @host.command("sessions")

@@ -121,6 +121,21 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
     assert ESX in shown and "esxcli" in shown and zvaai.appliance.configuration.target.name in shown
 
 
+def test_the_chap_name_is_the_iscsi_name_unless_another_is_set(zvaai: Command) -> None:
+    """As in the console: ESXi uses its iSCSI name by default."""
+    zvaai("host", "create", "esx1", "--iqn", ESX, "--iqn", f"{ESX}-second")
+
+    def chap_name(*options: str) -> str:
+        zvaai("host", "chap", "esx1", *options, text="a-good-long-secret\n")
+        return str(zvaai.json("host", "list")[0]["chap_name"])
+
+    assert chap_name() == ESX
+    assert chap_name("--name", "esx1-chap") == "esx1-chap"
+    assert chap_name() == "esx1-chap"
+    zvaai("host", "chap", "esx1", "--remove")
+    assert chap_name() == ESX
+
+
 def test_a_host_has_the_time_at_which_it_was_last_seen(zvaai: Command) -> None:
     zvaai("host", "create", "esx1", "--iqn", ESX)
 
