@@ -20,14 +20,13 @@ const MIB = 1048576;
 interface Props {
   readonly kind: Historied;
   readonly id: string;
-  readonly lead?: string;
 }
 
-export function HistoryPanel({ kind, id, lead }: Props) {
+export function HistoryPanel({ kind, id }: Props) {
   const [range, setRange] = useState<Range>("day");
   const query = useQuery(historyQuery(kind, id, range));
   return (
-    <Panel title={words.title} {...(lead === undefined ? {} : { lead })}>
+    <Panel title={words.title}>
       <ToggleGroup aria-label={words.range} isCompact>
         {RANGES.map((choice) => (
           <ToggleGroupItem

@@ -26,5 +26,4 @@ export const history = {
   size: "Size",
   fullAt: (day: string) => `If usage grows as in the last 30 days, the pool is full on ${day}.`,
   notForeseen: "Full: not foreseen. A forecast needs a day of history, and growth.",
-  nfs: "The NFS server does not count how long operations take.",
 };

@@ -86,9 +86,7 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
       {tab === "files" && <FilesTab store={store} />}
       {tab === "vaai" && <VaaiTab store={store} />}
       {tab === "capacity" && <CapacityTab store={store} />}
-      {tab === "history" && (
-        <HistoryPanel kind="datastores" id={store.id} {...(store.kind === "nfs" ? { lead: text.history.nfs } : {})} />
-      )}
+      {tab === "history" && <HistoryPanel kind="datastores" id={store.id} />}
       {tab === "snapshots" && <SnapshotsTab store={store} />}
       {tab === "hosts" && <HostsTab store={store} />}
       {tab === "events" && <EventsTab store={store} />}

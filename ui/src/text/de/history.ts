@@ -26,5 +26,4 @@ export const history: Texts["history"] = {
   size: "Größe",
   fullAt: (day) => `Wächst die Belegung wie in den letzten 30 Tagen, ist der Pool am ${day} voll.`,
   notForeseen: "Voll: nicht absehbar. Eine Prognose braucht einen Tag Verlauf und Wachstum.",
-  nfs: "Der NFS-Server misst nicht, wie lange Operationen dauern.",
 };
