@@ -20,7 +20,8 @@ function whole(typed: string): number | null {
 /** Typed interval in minutes; null if the service would refuse it. */
 export function minutesOf(typed: string, unit: Unit): number | null {
   const minutes = (whole(typed) ?? 0) * MINUTES[unit];
-  return minutes >= LEAST && minutes <= MOST ? minutes : null;
+  const fits = minutes < MINUTES.days ? MINUTES.days % minutes === 0 : minutes % MINUTES.days === 0;
+  return minutes >= LEAST && minutes <= MOST && fits ? minutes : null;
 }
 
 /** How many snapshots are retained; null for a number that the service refuses. */
