@@ -7,7 +7,7 @@ export const people = {
   title: "Users and tokens",
   role: "Role",
   roleHelp: {
-    viewer: "Reads everything except secrets",
+    viewer: "Reads storage, hosts, schedules, jobs and alerts; not audit, logs, users and receivers",
     operator: "Manages hosts, schedules and datastores; takes snapshots; scrubs pools; replaces disks",
     admin: "Also deletes snapshots, purges, adopts, manages pools, users and settings",
   } satisfies Record<Role, string>,

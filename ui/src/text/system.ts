@@ -39,7 +39,7 @@ export const system = {
   },
   configuration: {
     title: "Configuration",
-    lead: "Users without tokens, hosts, how datastores are shown, schedules, receivers, settings. Not the data, and no keys of encrypted datastores.",
+    lead: "Users (not their tokens), hosts, access to datastores, schedules, receivers, settings. No data, and no keys of encrypted datastores.",
     backUp: "Back up",
     backUpTitle: "Back up the configuration",
     backUpLead: "The file is encrypted. On another server it needs the recovery key of this one.",
@@ -96,7 +96,7 @@ export const system = {
     unknown: "Not known to the database",
     decide: "Decide",
     decideTitle: "Which configuration is right?",
-    decideLead: "A copy replaces hosts, groups and schedules of the database. Your user and password stay.",
+    decideLead: "A copy replaces the whole configuration: users, hosts, groups, access, schedules, receivers and settings. Only your user and password stay. Jobs that have not ended fail.",
     decideSubmit: "Use this configuration",
     decided: "Recovery mode has ended",
     source: "Configuration",

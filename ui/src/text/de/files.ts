@@ -2,7 +2,7 @@
 import type { Texts } from "..";
 
 export const files: Texts["files"] = {
-  lead: "Datendateien von VMDKs, ohne Descriptor-Dateien. Exklusive Bytes teilt der Pool mit nichts anderem. „Höchstens“ ist eine Obergrenze.",
+  lead: "Datendateien von VMDKs, ohne Descriptor-Dateien. Exklusive Bytes sind mit nichts anderem im Pool geteilt. „Höchstens“ ist eine Obergrenze.",
   list: "VMDK-Dateien",
   columns: {
     path: "Datei",
@@ -32,14 +32,14 @@ export const files: Texts["files"] = {
     action: "Klonen",
     actionOf: (path) => `${path} klonen`,
     title: (path) => `${path} klonen`,
-    lead: "Eine Kopie dieses Augenblicks. Die Datei erscheint erst, wenn sie vollständig ist. Der Descriptor wird nicht geklont. Legen Sie die VM auf dem Host an, oder kopieren Sie den Descriptor und ändern seinen Namen.",
+    lead: "Eine Kopie dieses Augenblicks. Sie wird abgelehnt, wenn die Quelle währenddessen geschrieben wird. Die Datei erscheint erst, wenn sie vollständig ist. Der Descriptor wird nicht geklont. Legen Sie die VM auf dem Host an, oder kopieren Sie den Descriptor und ändern seinen Namen.",
     destination: "Pfad des Klons",
     destinationHelp: "Ein neuer Name in einem vorhandenen Ordner dieses Datastores, zum Beispiel vm2/disk-flat.vmdk",
     how: "Verfahren",
     full: "Full Clone: Blöcke teilen, wo möglich, andere kopieren",
-    fullHelp: "Immer möglich. Das Ergebnis zeigt die geteilten und die kopierten Bytes.",
+    fullHelp: "Auch wenn Blöcke nicht geteilt werden können. Das Ergebnis zeigt die geteilten und die kopierten Bytes.",
     fast: "Fast Clone: alle Blöcke teilen",
-    fastHelp: "Sofort fertig bei jeder Größe. Abgelehnt, wenn Blöcke nicht geteilt werden können.",
+    fastHelp: "Dauert Sekunden bis Minuten: Keine Daten werden kopiert. Abgelehnt, wenn Blöcke nicht geteilt werden können.",
     submit: "Klonen",
   },
   clones: {

@@ -5,7 +5,7 @@ export const people: Texts["people"] = {
   title: "Benutzer und Tokens",
   role: "Rolle",
   roleHelp: {
-    viewer: "Liest alles außer Geheimnissen",
+    viewer: "Liest Speicher, Hosts, Zeitpläne, Jobs und Alarme; nicht Audit, Protokolle, Benutzer und Empfänger",
     operator: "Verwaltet Hosts, Zeitpläne und Datastores; erstellt Snapshots; startet Scrubs; ersetzt Disks",
     admin: "Löscht auch Snapshots, löscht endgültig, übernimmt; verwaltet Pools, Benutzer und Einstellungen",
   },

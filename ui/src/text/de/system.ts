@@ -37,7 +37,7 @@ export const system: Texts["system"] = {
   },
   configuration: {
     title: "Konfiguration",
-    lead: "Benutzer ohne Tokens, Hosts, Freigaben der Datastores, Zeitpläne, Empfänger, Einstellungen. Weder Daten noch Schlüssel verschlüsselter Datastores.",
+    lead: "Benutzer (nicht ihre Tokens), Hosts, Freigaben der Datastores, Zeitpläne, Empfänger, Einstellungen. Weder Daten noch Schlüssel verschlüsselter Datastores.",
     backUp: "Sichern",
     backUpTitle: "Konfiguration sichern",
     backUpLead: "Die Datei ist verschlüsselt. Auf einem anderen Server braucht sie den Wiederherstellungsschlüssel von diesem.",
@@ -94,7 +94,7 @@ export const system: Texts["system"] = {
     unknown: "Der Datenbank nicht bekannt",
     decide: "Entscheiden",
     decideTitle: "Welche Konfiguration ist richtig?",
-    decideLead: "Eine Kopie ersetzt Hosts, Gruppen und Zeitpläne der Datenbank. Ihr Benutzer und Passwort bleiben.",
+    decideLead: "Eine Kopie ersetzt die ganze Konfiguration: Benutzer, Hosts, Gruppen, Zugriffe, Zeitpläne, Empfänger und Einstellungen. Nur Ihr Benutzer und Passwort bleiben. Jobs, die noch nicht beendet sind, schlagen fehl.",
     decideSubmit: "Diese Konfiguration benutzen",
     decided: "Der Wiederherstellungsmodus ist beendet",
     source: "Konfiguration",
@@ -125,8 +125,8 @@ export const system: Texts["system"] = {
     deliveries: {
       action: "Zustellungen",
       title: (name) => `Zustellungen an ${name}`,
-      empty: "Noch keine Warnung wurde gesendet.",
-      columns: { created: "Warnung", state: "Zustand", attempts: "Versuche", problem: "Problem" },
+      empty: "Dieser Empfänger hat noch keinen Alarm bekommen.",
+      columns: { created: "Alarm", state: "Zustand", attempts: "Versuche", problem: "Problem" },
     },
     create: "Empfänger anlegen",
     createTitle: "Neuer Empfänger",
