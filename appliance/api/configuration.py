@@ -13,7 +13,7 @@ resource = Resource("configuration")
 
 @resource.operation("POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup")
 def back_up(call: Call, body: schemas.BackupCreate) -> schemas.BackupResponse:
-    """A sealed copy of the configuration: users, hosts, groups, how datastores are shown, schedules, receivers, settings."""
+    """A sealed copy of the configuration: users, hosts, groups, access to datastores, schedules, receivers, settings."""
     confirm_password(call, body.password, "password")
     return schemas.BackupResponse.model_validate(call.context.recovery.backup())
 
@@ -44,7 +44,11 @@ def _state(call: Call) -> dict[str, object]:
 
 @resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery")
 def recover(call: Call, body: schemas.RecoverUpdate) -> schemas.RecoverResponse:
-    """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles."""
+    """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles.
+
+    A copy replaces the whole configuration, with all users. Only the caller's user, role and password stay. In recovery mode,
+    jobs that have not ended fail.
+    """
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
     changes: list[str] = []

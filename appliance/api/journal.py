@@ -38,7 +38,7 @@ def read_job(call: Call, session: Session, job_id: str) -> schemas.JobResponse:
 
 @resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel")
 def cancel_job(call: Call, session: Session, job_id: str) -> schemas.JobResponse:
-    """A job that waits is cancelled; a job that has started to change something runs to its end."""
+    """Cancels a waiting job. A file clone or VM restore stops, and its partial result is removed. Other jobs run to their end."""
     return schemas.JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
 
 

@@ -73,7 +73,7 @@ def create_datastore(
     run: Run,
     name: str,
     pool: Annotated[str, typer.Option(help="Pool of the datastore.")],
-    size: Annotated[str, typer.Option(help="Size, or quota of NFS: 500G, 2T, or bytes.")],
+    size: Annotated[str, typer.Option(help="Size, or quota of NFS: 500G, 2T, or bytes; 1G to 64T.")],
     kind: Annotated[str, typer.Option(help="vmfs or nfs")] = "vmfs",
     group: Groups = None,
     thick: Annotated[bool, typer.Option("--thick", help="Reserve its size, and share no blocks.")] = False,
@@ -198,7 +198,7 @@ def clone_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Clone a datastore at once. The clone has a new identity."""
+    """Clone a datastore. The clone has a new identity."""
     body = {
         "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
         "clients": client, "anyone": anyone,

@@ -54,12 +54,13 @@ def change_pool(
 def scrub(
     run: Run, name: str, action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start", wait: Wait = False
 ) -> None:
-    """Start the scrub, pause or stop it."""
+    """Control the scrub of a pool: start, pause or stop it."""
     run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
 
 
 VdevWords = Annotated[
-    list[str], typer.Argument(help="[mirror|raidz1|raidz2|raidz3] DEVICE..., log|cache|spare|special before them")
+    list[str],
+    typer.Argument(help="Vdevs as in zpool create: mirror A B, raidz2 A B C D, log E. Roles: log, cache, spare, special, dedup."),
 ]
 
 

@@ -11,7 +11,7 @@ from appliance.cli.shared import Run, Wait, named, names_of, noun
 
 schedule = noun("schedule", "Manage schedules of snapshots and scrubs.")
 
-Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. A part of a day, or whole days.")]
+Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. It divides a day, or is whole days.")]
 At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
 Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone of --at, such as Europe/Berlin. Default: UTC.")]
 Keep = Annotated[int | None, typer.Option(help="Retain the newest snapshots of each datastore.")]
@@ -123,7 +123,7 @@ def change_schedule(
     run: Run,
     name: str,
     new_name: Annotated[str | None, typer.Option("--name", help="A new name.")] = None,
-    every: Annotated[str | None, typer.Option(help="Interval: 15m, 1h, 1d, 1w.")] = None,
+    every: Annotated[str | None, typer.Option(help="Interval: 15m, 1h, 1d, 1w. It divides a day, or is whole days.")] = None,
     at: At = None,
     time_zone: Zone = None,
     keep: Keep = None,
@@ -136,7 +136,7 @@ def change_schedule(
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Repeat for several.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
-    """Change a schedule. Only an admin may lower what it retains or protects.
+    """Change a schedule. Only an admin may lower what it retains or protects, or shorten its interval.
 
     A paused schedule takes and deletes no snapshots.
     """

@@ -79,7 +79,7 @@ def _path(run: Run, store: str, name: str) -> str:
 
 @snapshot.command("holds", "vmfs1 before-update")
 def list_holds(run: Run, store: Store, name: str) -> None:
-    """List the holds of a snapshot. `of`: whose it is; only a user's is released by command."""
+    """List the holds of a snapshot. `of`: user, appliance or openzfs. Only holds of users can be released."""
     run.output.rows(run.client.all(_path(run, store, name)), "tag", "created_at", "of")
 
 

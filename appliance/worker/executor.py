@@ -45,7 +45,7 @@ _TRIES = 5
 _TRIES_CANCELLABLE = 40
 """About five minutes, because the other process may be restarting."""
 _WITHOUT_POOL = 4
-"""Concurrent jobs without a pool: clones of files, support bundles."""
+"""Concurrent jobs without a pool: clones of files, restores of VMs, support bundles."""
 _POLL_SECONDS = 5.0
 """Queued jobs are cancelled, and jobs abandoned, in the database."""
 _RECOVERY_SECONDS = 0.1
