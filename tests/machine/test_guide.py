@@ -289,6 +289,9 @@ def test_find_the_cause_of_a_problem(server: Machine) -> None:
     }  # fmt: skip
     for command, text in shown.items():
         assert text in GUIDE.run(server, command), command
+    GUIDE.run(server, "zvaai group change cluster --disable extended_copy")
+    assert "extended_copy" in server.run("zvaai group list")
+    server.run("zvaai group change cluster --enable extended_copy", 60)
     job = zvaai(server, "job", "list")[0]["id"]
     assert job in GUIDE.run(server, "zvaai job show ID", {"ID": job})
     GUIDE.run(server, "zvaai support create bundle.tar.gz")
@@ -333,6 +336,7 @@ def test_upgrade_and_return(server: Machine, site: Path) -> None:
     assert f"zvaai: {built} -> {built}+1" in updates and "\n## " in updates, updates
     GUIDE.run(server, "apt upgrade", more="-y", seconds=900)
     assert versions(server)["zvaai"] == f"{built}+1 installed"
+    GUIDE.run(server, "zvaai pool upgrade tank --wait")
     back = "apt install --allow-downgrades zvaai=VERSION zvaai-target=VERSION zvaai-nfs=VERSION"
     GUIDE.run(server, back, {"VERSION": built}, "-y", seconds=900)
     assert versions(server)["zvaai"] == f"{built} installed" and failed_units(server) == []
