@@ -8,7 +8,8 @@ export const jobs = {
   empty: { title: "No jobs yet", body: "Changes of storage run as jobs and are listed here." },
   cancel: "Cancel",
   cancelRequested: "Cancel requested",
-  cancelHelp: "A file clone or VM restore stops, and its partial result is removed. Other jobs that are already changing something run to their end.",
+  cancelHelp:
+    "A file clone or VM restore stops, and its partial result is removed. Other jobs that are already changing something run to their end.",
   abandon: {
     action: "Abandon",
     title: (name: string) => `Abandon "${name}"?`,

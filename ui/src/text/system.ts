@@ -96,7 +96,8 @@ export const system = {
     unknown: "Not known to the database",
     decide: "Decide",
     decideTitle: "Which configuration is right?",
-    decideLead: "A copy replaces the whole configuration: users, hosts, groups, access, schedules, receivers and settings. Only your user and password stay. Jobs that have not ended fail.",
+    decideLead:
+      "A copy replaces the whole configuration: users, hosts, groups, access, schedules, receivers and settings. Only your user and password stay. Jobs that have not ended fail.",
     decideSubmit: "Use this configuration",
     decided: "Recovery mode has ended",
     source: "Configuration",

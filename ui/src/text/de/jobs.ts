@@ -8,7 +8,8 @@ export const jobs: Texts["jobs"] = {
   empty: { title: "Noch keine Jobs", body: "Änderungen am Speicher laufen als Jobs und stehen hier." },
   cancel: "Abbrechen",
   cancelRequested: "Abbruch angefordert",
-  cancelHelp: "Ein Dateiklon oder eine VM-Wiederherstellung stoppt, und der unfertige Teil wird entfernt. Andere Jobs, die schon etwas ändern, laufen bis zu ihrem Ende.",
+  cancelHelp:
+    "Ein Dateiklon oder eine VM-Wiederherstellung stoppt, und der unfertige Teil wird entfernt. Andere Jobs, die schon etwas ändern, laufen bis zu ihrem Ende.",
   abandon: {
     action: "Aufgeben",
     title: (name) => `„${name}“ aufgeben?`,

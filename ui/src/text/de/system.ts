@@ -94,7 +94,8 @@ export const system: Texts["system"] = {
     unknown: "Der Datenbank nicht bekannt",
     decide: "Entscheiden",
     decideTitle: "Welche Konfiguration ist richtig?",
-    decideLead: "Eine Kopie ersetzt die ganze Konfiguration: Benutzer, Hosts, Gruppen, Zugriffe, Zeitpläne, Empfänger und Einstellungen. Nur Ihr Benutzer und Passwort bleiben. Jobs, die noch nicht beendet sind, schlagen fehl.",
+    decideLead:
+      "Eine Kopie ersetzt die ganze Konfiguration: Benutzer, Hosts, Gruppen, Zugriffe, Zeitpläne, Empfänger und Einstellungen. Nur Ihr Benutzer und Passwort bleiben. Jobs, die noch nicht beendet sind, schlagen fehl.",
     decideSubmit: "Diese Konfiguration benutzen",
     decided: "Der Wiederherstellungsmodus ist beendet",
     source: "Konfiguration",
