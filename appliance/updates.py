@@ -24,6 +24,7 @@ LISTS = Path("/var/lib/apt/lists")
 _STATE = (LISTS, LISTS / "partial", Path("/var/lib/dpkg/status"))
 """Each change of apt's lists or of the installed packages changes one of these."""
 _REBOOT = Path("/run/reboot-required")
+_DKMS = Path("/var/lib/dkms/zfs")
 LONGEST_NOTES = 1 << 16
 _LONGEST_CHANGELOG = 1 << 22
 _reading = threading.Lock()
@@ -70,14 +71,15 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
     with _reading:  # a simulation takes seconds of a processor
         plan = _plan(tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in _STATE), seconds)
     installed, loaded = _installed("zfsutils-linux"), _loaded()
-    kernels = [path.name.removeprefix("vmlinuz-") for path in Path("/boot").glob("vmlinuz-*")]
+    running = os.uname().release
+    newest = newest_kernel(running, [path.name.removeprefix("vmlinuz-") for path in Path("/boot").glob("vmlinuz-*")])
     return Updates(
         packages=[PackageUpdate(name, plan.new[name][0] or None, plan.new[name][1], text)
                   for name, text in EFFECTS.items() if name in plan.new],
         others=len(plan.new.keys() - EFFECTS.keys()),
         refreshed_at=_STATE[1].stat().st_mtime if any(LISTS.glob("*_Packages*")) else None,
-        obstacles=list(obstacles(plan, unhealthy, loaded, installed)),
-        reboot=list(reasons_to_reboot(loaded, installed, os.uname().release, kernels, _flagged())),
+        obstacles=list(obstacles(plan, unhealthy, loaded, installed, lacks_openzfs(newest, _DKMS))),
+        reboot=list(reasons_to_reboot(loaded, installed, running, newest, _flagged())),
         notes=_notes(plan.new["zvaai"][0]) if "zvaai" in plan.new else "",
     )  # fmt: skip
 
@@ -89,8 +91,21 @@ def read_plan(simulation: str) -> Plan:
     return Plan({line[1]: (line[2] or "", line[3]) for line in lines}, postponed[1].split() if postponed else [])
 
 
-def obstacles(plan: Plan, unhealthy: str, loaded: str, installed: str) -> Iterator[str]:
-    """Obstacles with their remedies. `loaded` and `installed` are versions of OpenZFS; "" is unknown."""
+def newest_kernel(running: str, kernels: list[str]) -> str:
+    """The kernel of the next boot: the newest in /boot of the running one's flavour; "" if the running one is not there."""
+    flavour = running.partition("-")[2]
+    return max([kernel for kernel in kernels if kernel.partition("-")[2] == flavour], key=_natural) if running in kernels else ""
+
+
+def lacks_openzfs(kernel: str, dkms: Path) -> str:
+    """The kernel, if DKMS has no module of OpenZFS for it: its headers are missing, or the build failed."""
+    return kernel if kernel and dkms.exists() and not (dkms / f"kernel-{kernel}-{os.uname().machine}").exists() else ""
+
+
+def obstacles(plan: Plan, unhealthy: str, loaded: str, installed: str, lacking: str) -> Iterator[str]:
+    """Obstacles with their remedies. `loaded` and `installed` are versions of OpenZFS, `lacking` is the kernel of the next boot
+    if it lacks OpenZFS; "" is unknown.
+    """
     for name in plan.postponed:
         if name in EFFECTS:
             yield f"apt keeps {name} back. Wait until the repositories have all packages that work with the new {name}."
@@ -98,15 +113,16 @@ def obstacles(plan: Plan, unhealthy: str, loaded: str, installed: str) -> Iterat
         yield f"A pool is not healthy; mend it first: {unhealthy}"
     if loaded and installed and loaded != installed:
         yield f"OpenZFS {loaded} is loaded and {installed} is installed. Reboot first, so that an upgrade does not meet both."
+    if lacking:
+        remedy = f"apt install linux-headers-{lacking} && dkms autoinstall -k {lacking}"
+        yield f"Linux {lacking} has no OpenZFS: after a reboot nothing is served. Run: {remedy}"
 
 
-def reasons_to_reboot(loaded: str, installed: str, running: str, kernels: list[str], flagged: list[str]) -> Iterator[str]:
-    """`kernels`: releases of the kernels in /boot. `flagged`: packages that need a reboot, by Debian."""
+def reasons_to_reboot(loaded: str, installed: str, running: str, newest: str, flagged: list[str]) -> Iterator[str]:
+    """`newest`: the kernel of the next boot, "" is unknown. `flagged`: packages that need a reboot, by Debian."""
     if loaded and installed and loaded != installed:
         yield f"OpenZFS {loaded} is loaded and {installed} is installed."
-    flavour = running.partition("-")[2]
-    newest = max([kernel for kernel in kernels if kernel.partition("-")[2] == flavour], key=_natural, default=running)
-    if running in kernels and newest != running:
+    if newest and newest != running:
         yield f"Linux {running} runs and {newest} is installed."
     if flagged:
         yield f"Packages need a reboot: {', '.join(flagged)}."

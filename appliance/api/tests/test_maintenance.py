@@ -15,7 +15,7 @@ from appliance.dataplane.target import LoggedIn
 from appliance.domain.errors import UnavailableError
 from appliance.helper.power import Power
 from appliance.helper.tests.served import client_of
-from appliance.updates import Plan, newer_notes, obstacles, read_plan, reasons_to_reboot
+from appliance.updates import Plan, lacks_openzfs, newer_notes, newest_kernel, obstacles, read_plan, reasons_to_reboot
 from appliance.zfs.errors import Refused, UnexpectedFailure
 
 SIMULATION = """\
@@ -37,19 +37,34 @@ def test_plan_of_apt() -> None:
     plan = read_plan(SIMULATION)
     new = {"zvaai-target": ("1.0", "1.1"), "libnew": ("", "2"), "nfs-ganesha": ("6.5-5", "6.5-6")}
     assert plan == Plan(new, ["vim", "zvaai-nfs"])
-    assert [text.split(".")[0] for text in obstacles(plan, "", "2.3.9", "2.3.9")] == ["apt keeps zvaai-nfs back"]
-    assert list(obstacles(Plan({}, ["vim"]), "", "", "2.3.9")) == []
-    assert len(list(obstacles(Plan({}, []), "pool: tank", "2.3.8", "2.3.9"))) == 2
+    assert [text.split(".")[0] for text in obstacles(plan, "", "2.3.9", "2.3.9", "")] == ["apt keeps zvaai-nfs back"]
+    assert list(obstacles(Plan({}, ["vim"]), "", "", "2.3.9", "")) == []
+    assert len(list(obstacles(Plan({}, []), "pool: tank", "2.3.8", "2.3.9", ""))) == 2
 
 
 def test_reasons_to_reboot() -> None:
     """Kernels are compared by number, and only those of the running flavour."""
     kernels = ["6.12.9+deb13-amd64", "6.12.57+deb13-amd64", "6.12.60+deb13-cloud-amd64"]
-    assert list(reasons_to_reboot("2.3.9", "2.3.9", "6.12.57+deb13-amd64", kernels, [])) == []
-    assert list(reasons_to_reboot("", "2.3.9", "6.1-of-the-guest", kernels, [])) == []
-    (kernel,) = reasons_to_reboot("2.3.9", "2.3.9", "6.12.9+deb13-amd64", kernels, [])
+    newest, running = "6.12.57+deb13-amd64", "6.12.9+deb13-amd64"
+    assert [newest_kernel(release, kernels) for release in (running, newest, "6.1-of-the-guest")] == [newest, newest, ""]
+    assert list(reasons_to_reboot("2.3.9", "2.3.9", newest, newest, [])) == []
+    assert list(reasons_to_reboot("", "2.3.9", "6.1-of-the-guest", "", [])) == []
+    (kernel,) = reasons_to_reboot("2.3.9", "2.3.9", running, newest, [])
     assert "6.12.57+deb13-amd64 is installed" in kernel
-    assert len(list(reasons_to_reboot("2.3.8", "2.3.9", "6.12.9+deb13-amd64", kernels, ["dbus", "libc6"]))) == 3
+    assert len(list(reasons_to_reboot("2.3.8", "2.3.9", running, newest, ["dbus", "libc6"]))) == 3
+
+
+def test_a_kernel_without_openzfs_is_in_the_way(tmp_path: Path) -> None:
+    """DKMS has a link for each kernel with the module. A server without DKMS has the module from elsewhere."""
+    kernel, dkms = "6.12.57+deb13-amd64", tmp_path / "zfs"
+    assert lacks_openzfs(kernel, dkms) == ""
+    build = dkms / "2.3.9" / kernel / "x86_64"
+    build.mkdir(parents=True)
+    assert lacks_openzfs(kernel, dkms) == kernel and lacks_openzfs("", dkms) == ""
+    (dkms / f"kernel-{kernel}-x86_64").symlink_to(build)
+    assert lacks_openzfs(kernel, dkms) == ""
+    (obstacle,) = obstacles(Plan({}, []), "", "2.3.9", "2.3.9", kernel)
+    assert f"linux-headers-{kernel}" in obstacle
 
 
 @pytest.mark.parametrize(
