@@ -96,6 +96,15 @@ def test_the_menu_leads_to_a_login(pc: EmulatedPc, report_line: Callable[[str], 
     report_line(f"booted: {pc.run('systemd-analyze time | head -1')}")
 
 
+def test_a_locked_root_does_not_open_the_menu(pc: EmulatedPc) -> None:
+    pc.run("passwd --lock root && systemctl restart getty@tty1")
+    shown = "readlink /proc/$(systemctl show -P MainPID getty@tty1)/exe || true"
+    try:
+        wait_for(lambda: pc.run(shown) == "/usr/sbin/agetty", "the screen is a login", 120)
+    finally:
+        pc.run("passwd --unlock root")
+
+
 def test_it_is_a_complete_machine(pc: EmulatedPc) -> None:
     """No unit failed, the root file system has the whole disk, and both modules are there."""
     assert pc.run("systemctl --failed --plain --no-legend") == ""
