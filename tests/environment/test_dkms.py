@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DKMS never builds zvol_clone on its own: an OpenZFS that the module does not support must not break a kernel's installation.
-
-`packaging/dkms/zvol_clone/check-dkms` shows the same with Debian's kernel headers and zfs-dkms in 15 minutes.
-"""
+"""DKMS never builds zvol_clone on its own: an OpenZFS that the module does not support must not break a kernel's installation."""
 
 from __future__ import annotations
 
