@@ -29,6 +29,18 @@ EXPOSURE_MAX = {
     **{"zvaai-helper": 4.7, "nfs-ganesha": 8.7},
 }
 """packaging/systemd/README.md has the reasons for the last two."""
+LATE_NETWORK = """
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=120
+ExecStart=/bin/sh -c 'for unit in zvaai-target zvaai-frontend; do until systemctl -q is-active $$unit; do sleep 1; done; done'
+[Unit]
+Before=network-online.target
+[Install]
+RequiredBy=network-online.target
+"""
+"""A network that is online only after the target and the console serve; it fails if they wait for that."""
 CONFINED = ("zvaai-api", "zvaai-worker", "zvaai-target")
 
 
@@ -47,6 +59,11 @@ def server(machine_of: MachineMaker, copy_of_server: str) -> Iterator[Machine]:
     with machine_of(copy_of_server) as machine:
         machine.wait_for_boot()
         yield machine
+
+
+def test_port_80_stays_free_when_nginx_is_updated(server: Machine) -> None:
+    server.run("dpkg-reconfigure nginx-common nginx")
+    server.run("test -z \"$(ss -Hltn 'sport = :80')\"")
 
 
 def test_a_seed_file_sets_it_up(server: Machine, first_start: FirstStart, report_line: Callable[[str], None]) -> None:
@@ -95,8 +112,9 @@ def test_hosts_write_and_survive_a_reboot(
 ) -> None:
     """A reboot by the appliance while hosts write: pools, mounts, target and NFS server return before it, with all data.
 
-    They return as well if neither the appliance nor zvol_clone starts.
+    They return as well if neither the appliance nor zvol_clone starts. Target and console do not wait for an online network.
     """
+    server.run(f"cat >/etc/systemd/system/late-network.service <<'END'\n{LATE_NETWORK}END\nsystemctl enable late-network")
     with contextlib.ExitStack() as stack:
         writers = stack.enter_context(Writers(server))
         assert "esx1" in server.run("zvaai power show", 60)
