@@ -45,7 +45,7 @@ NEEDED = {
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("login-screen.service", "login-screen.path", "setup.service")),
         *(f"/etc/apparmor.d/zvaai-{name}" for name in ("api", "worker")),
         "/usr/lib/zvaai/login-screen",
-        *(f"/usr/lib/systemd/system/zvaai-frontend{name}" for name in (".service", "-reload.service", "-reload.timer")),
+        *(f"/usr/lib/systemd/system/zvaai-frontend{name}" for name in (".service", "-reload.service", "-restart.timer")),
     },
     "zvaai-zvol-clone-dkms": {"/usr/src/zvol_clone-2.1/dkms.conf", "/usr/sbin/zvol_clone-load"},
     "vaai-nas": {"/usr/bin/vaai-nas", "/usr/share/man/man1/vaai-nas.1.gz"},
@@ -136,7 +136,7 @@ def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path])
 
 EXPOSURE_MAX = {"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
 ENABLED = {
-    *("zvaai-frontend.service", "zvaai-frontend-reload.timer", "zvaai-frontend-reload.path"),
+    *("zvaai-frontend.service", "zvaai-frontend-restart.timer", "zvaai-frontend-reload.path"),
     *("zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
     *("zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"),
 }
@@ -156,6 +156,8 @@ def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
         exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", printed[f"security {name}"])
         assert exposure and float(exposure[1]) <= most, printed[f"security {name}"]
     assert {Path(line).name for line in printed["enabled"].splitlines()} >= ENABLED
+    assert re.search(r"(?s)^enabled\n.*S\d\dnginx", printed["nginx-with-a-site"]), "its files are not served any more"
+    assert re.search(r"(?s)^disabled\n.*K\d\dnginx", printed["nginx-alone"]), printed["postinst"] + printed["nginx-alone"]
     for name, says in (
         ("command", "datastore"),
         ("api", '"/api/v1/datastores"'),
