@@ -85,12 +85,11 @@ class Pdu:
 
 @dataclass(frozen=True)
 class Response:
-    """How a command ended: SAM status, sense data, Data-In, and residual count (negative: underflow)."""
+    """How a command ended: SAM status, sense data and Data-In."""
 
     status: int
     sense: bytes
     data: bytes
-    residual: int
 
     @property
     def sense_codes(self) -> tuple[int, int, int]:
@@ -309,13 +308,6 @@ class Session:
         if self._receiving:
             await self._receiving
 
-    async def wait_for_task(self, pdu: Pdu, data_out: bytes = b"") -> Response:
-        """Sends a SCSI Command PDU unchanged; returns its response. The caller sets the sequence numbers."""
-        task = _Task(data_out)
-        self._commands[pdu.task_tag] = task
-        await self.connection.send(pdu)
-        return await task.done
-
     async def _receive(self) -> None:
         try:
             while True:
@@ -368,9 +360,8 @@ class Session:
             ended = bool(pdu.header[1] & 1)
         if ended:
             del self._commands[pdu.task_tag]
-            residual = pdu.get(44) * (-1 if pdu.header[1] & 2 else 1 if pdu.header[1] & 4 else 0)
             sense = pdu.data[2:] if pdu.opcode == Opcode.SCSI_RESPONSE else b""
-            task.done.set_result(Response(pdu.header[3], sense, bytes(task.data_in), residual))
+            task.done.set_result(Response(pdu.header[3], sense, bytes(task.data_in)))
 
     async def _send_data(self, task_tag: int, transfer_tag: int, data: bytes, offset: int, length: int) -> None:
         end = offset + length
