@@ -2,7 +2,6 @@
 // The first start: one-time code, administrator, secrets that must not appear afterwards, the pool step left and resumed.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { survive } from "./forms.js";
 import { apiOf, closePage, inspect, openBrowser, openPage, PASSWORD } from "./harness.js";
 
 const CODE = process.env.ZVAAI_SETUP_CODE;
@@ -35,7 +34,6 @@ test("a guessable password is refused at its field; a good one creates the admin
     await page.getByRole("textbox", { name: "Password", exact: true }).fill(password);
     await page.getByRole("textbox", { name: "Repeat the password" }).fill(password);
     const make = page.getByRole("button", { name: "Create administrator" });
-    if (password === PASSWORD) await survive(page, "first-start AccountStep", make, { scope: page.getByRole("main"), session: false });
     await make.click();
     if (password !== PASSWORD) await page.getByText("easy to guess").waitFor();
   }
@@ -80,13 +78,9 @@ test("without a pool the first start continues with it, can be skipped, and can 
   await disks.nth(0).check();
   await page.getByText("This layout needs 2 disks or more.").waitFor();
   await disks.nth(1).check();
-  const form = { scope: page.getByRole("main") };
-  const show = page.getByRole("button", { name: "Review" });
-  await survive(page, "first-start PoolForm.planned", show, form);
-  await show.click();
+  await page.getByRole("button", { name: "Review" }).click();
   await page.getByText("mirror-0").waitFor();
   await inspect(page, "first-start-pool");
-  await survive(page, "first-start PoolForm.made", page.getByRole("button", { name: "Create pool" }), form);
   // If a session ends here, the login appears over the page and keeps the choices.
   await page.context().clearCookies();
   await page.getByRole("button", { name: "Create pool" }).click();

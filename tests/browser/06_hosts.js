@@ -2,7 +2,6 @@
 // Hosts and host groups: a refused field, CHAP, paths, commands for a host, deletion.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { survive } from "./forms.js";
 import { apiOf, closePage, logIn, inspect, openBrowser, openPage, openSession } from "./harness.js";
 
 const IQN = "iqn.1998-01.com.vmware:esx9";
@@ -30,7 +29,6 @@ test("a group without ATS is created", async () => {
   await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
   await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
   await inspect(page, "host-group-new");
-  await survive(page, "hosts AddGroup", dialog.getByRole("button", { name: "Create group" }));
   await dialog.getByRole("button", { name: "Create group" }).click();
   await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
   await inspect(page, "host-groups");
@@ -50,7 +48,6 @@ test("a wrong iSCSI name is reported at its field; with a valid one the host is 
   assert.equal(await names.getAttribute("aria-invalid"), "true");
   await inspect(page, "host-new-wrong");
   await names.fill(IQN);
-  await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add host" }));
   await dialog.getByRole("button", { name: "Add host" }).click();
   await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
   await page.getByRole("row", { name: "esx9" }).getByText("Never", { exact: true }).waitFor();
@@ -67,7 +64,6 @@ test("its CHAP secret is set by keyboard, is not stored in the page, and the foc
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
   await inspect(page, "host-chap");
   const set = dialog.getByRole("button", { name: "Set secret" });
-  await survive(page, "hosts SetChap", set);
   await set.press("Enter");
   await dialog.waitFor({ state: "detached" });
   await page.waitForFunction((name) => document.activeElement?.getAttribute("aria-label") === name, "Actions for esx9");
@@ -78,7 +74,6 @@ test("its CHAP secret is set by keyboard, is not stored in the page, and the foc
 test("its CHAP secret is removed", async () => {
   await choose("esx9", "Remove CHAP secret");
   const dialog = page.getByRole("dialog");
-  await survive(page, "hosts RemoveChap", dialog.getByRole("button", { name: "Remove secret" }));
   await dialog.getByRole("button", { name: "Remove secret" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.equal((await host()).chap_name, null);
@@ -127,7 +122,6 @@ test("of two users who change a host, the later one sees the new values, keeps t
   await page.getByRole("menuitem", { name: "Change" }).click();
   await name.fill("esx9-mine");
   // The form has read the host by now: later changes of other users are unknown to it.
-  await survive(page, "hosts ChangeHost", dialog.getByRole("button", { name: "Change" }));
   await other.request("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Someone else changed this in the meantime").waitFor();
@@ -154,7 +148,6 @@ test("deletion lists what is lost, and requires the name; a dialog opens with cu
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("esx9-mine");
   await inspect(page, "host-delete");
-  await survive(page, "hosts DeleteHost", button);
   await button.click();
   await page.getByText("esx9-mine was deleted").waitFor();
   assert.equal(await host(), undefined);
@@ -168,11 +161,9 @@ test("a group in use cannot be deleted, and its users are listed", async () => {
   const dialog = page.getByRole("dialog");
   await choose("lab", "Change");
   await dialog.getByRole("textbox", { name: "Name" }).fill("laboratory");
-  await survive(page, "hosts ChangeGroup", dialog.getByRole("button", { name: "Change" }));
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.waitFor({ state: "detached" });
   await choose("laboratory", "Delete");
-  await survive(page, "hosts DeleteGroup", dialog.getByRole("button", { name: "Delete group" }));
   await dialog.getByRole("button", { name: "Delete group" }).click();
   await dialog.getByText("hosts are in this group", { exact: false }).waitFor();
   await dialog.getByText("esx8").last().waitFor();

@@ -2,7 +2,6 @@
 // Logins at other servers: an administrator sets up a directory and an OIDC provider, and users of both log in.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { survive } from "./forms.js";
 import { apiOf, closePage, inspect, logIn, openBrowser, openPage } from "./harness.js";
 
 const DIRECTORY = JSON.parse(process.env.ZVAAI_DIRECTORY);
@@ -41,12 +40,10 @@ test("a directory is set up and tested", async () => {
   await fill("Bind DN", DIRECTORY.bind_dn);
   await dialog().getByLabel("Password of the bind DN").fill(DIRECTORY.password);
   await fill("CA certificate of the servers (PEM)", DIRECTORY.certificate);
-  await survive(page, "people SetDirectory", button("Save"));
   await button("Save").click();
   await page.getByText("The directory was set").waitFor();
   await act("Test");
   await dialog().getByRole("textbox", { name: "Login name" }).fill("anna");
-  await survive(page, "people TestDirectory", button("Test"));
   await button("Test").click();
   await page.getByText("anna logs in as Administrator").waitFor();
   await act("Test");
@@ -65,7 +62,6 @@ test("a user of the directory logs in, and has no access without it", async () =
   await inspect(theirs, "users-directory");
   await page.reload();
   await act("Remove");
-  await survive(page, "people UnsetDirectory", button("Remove directory"));
   await button("Remove directory").click();
   await page.getByText("Only users of the appliance log in.").waitFor();
   assert.ok((await apiOf(page).request("GET", "/users")).items.every((user) => user.source === "local"));
@@ -88,11 +84,9 @@ test("an OIDC provider is set up and tested", async () => {
   await inspect(page, "oidc-set");
   await fill("Issuer", OIDC.issuer);
   await dialog().getByLabel("Client secret").fill(OIDC.secret);
-  await survive(page, "people SetOidc", button("Save"));
   await button("Save").click();
   await page.getByText("OpenID Connect was set").waitFor();
   await act("Test", "OpenID Connect");
-  await survive(page, "people TestOidc", button("Test"));
   await button("Test").click();
   await page.getByText("The provider answers").waitFor();
 });
@@ -131,7 +125,6 @@ test("who logs in at the provider comes back to the same page", async () => {
   await theirs.getByText("This browser tab has begun no such login.").waitFor();
   await page.reload();
   await act("Remove", "OpenID Connect");
-  await survive(page, "people UnsetOidc", button("Remove provider"));
   await button("Remove provider").click();
   await page.getByText("No provider is set up.").waitFor();
   await closePage(theirs);

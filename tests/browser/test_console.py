@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +18,11 @@ import pytest
 from support import journal
 from support.appliance import PORT, Appliance
 from support.oidc_provider import provider
-from support.programs import CACHE, REPOSITORY
+from support.programs import CACHE
 from support.slapd import slapd
 
 STORIES = sorted(Path(__file__).parent.glob("[0-9]*.js"))
 CONSOLE = CACHE / "console"
-TABLES = sorted((REPOSITORY / "ui/tests/forms").glob("of-*.ts"))
-"""Forms."""
-RAN: set[Path] = set()
-"""Stories."""
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +40,18 @@ def server_journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def environment(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, server_journal: None
-) -> Iterator[dict[str, str]]:
+def environment(tmp_path_factory: pytest.TempPathFactory, server_journal: None) -> Iterator[dict[str, str]]:
     """Environment of the stories: the appliance's address and its one-time code."""
     appliance = Appliance(tmp_path_factory.mktemp("console"))
     code = appliance.serve()
     back = f"https://localhost:{PORT}/login/oidc"
     with slapd(tmp_path_factory.mktemp("slapd")) as directory, provider(tmp_path_factory.mktemp("oidc"), back) as oidc:
         logins = {"ZVAAI_DIRECTORY": json.dumps(directory.settings()), "ZVAAI_OIDC": json.dumps(oidc.settings())}
-        yield _environment(appliance, code, pytestconfig) | logins
+        yield _environment(appliance, code) | logins
     appliance.stop()
 
 
-def _environment(appliance: Appliance, code: str, pytestconfig: pytest.Config) -> dict[str, str]:
+def _environment(appliance: Appliance, code: str) -> dict[str, str]:
     return {
         **os.environ,
         "ZVAAI_URL": f"https://localhost:{PORT}",
@@ -66,27 +59,12 @@ def _environment(appliance: Appliance, code: str, pytestconfig: pytest.Config) -
         "ZVAAI_TARGET_CONTROL": str(appliance.target.socket_path),
         "ZVAAI_VOLUMES": str(appliance.directory / "volumes"),
         "ZVAAI_CONSOLE_MODULES": str(CONSOLE),
-        "ZVAAI_LONG": "1" if pytestconfig.getoption("--long") else "0",
-        "ZVAAI_FORMS_WALKED": str(appliance.directory / "forms-walked"),
     }
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
 def test_story(story: Path, environment: dict[str, str]) -> None:
-    RAN.add(story)
     command = ["node", "--test-reporter=spec", str(story)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1800)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
-
-
-@pytest.mark.long("2 min: every form in the browser; ui/tests/forms walks each of them in each run")
-def test_every_form_was_tested_with_all_failures(environment: dict[str, str]) -> None:
-    """On each form (forms.js), a lost connection, 409, 422, 500 and the session's end lose no input.
-
-    ui/tests/forms has the table of forms; a test there compares it with the sources.
-    """
-    if set(STORIES) != RAN:
-        pytest.skip("only some stories ran, and each has its forms")
-    forms = {form for table in TABLES for form in re.findall(r'^ *form: "(.+)",$', table.read_text(), re.MULTILINE)}
-    assert forms == set(Path(environment["ZVAAI_FORMS_WALKED"]).read_text().splitlines())
