@@ -25,7 +25,7 @@ ROOT = Path("/cut-datastore")
 
 def crowd_of(seed: str) -> Crowd:
     """The same operations in the same order on each run."""
-    return Crowd(ROOT, DATASET, int(seed), removals_last=False)
+    return Crowd(ROOT, DATASET, int(seed))
 
 
 def change(state: Path, seed: str) -> None:

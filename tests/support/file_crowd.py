@@ -20,12 +20,11 @@ Words = tuple[object, ...]
 
 
 class Crowd:
-    """Whether each clone exists: True, False, or None for either. `removals_last`: a power cut does not undo a removal."""
+    """Whether each clone exists: True, False, or None for either, because a power cut can undo a removal."""
 
-    def __init__(self, root: Path, dataset: str, seed: int, *, removals_last: bool = True) -> None:
+    def __init__(self, root: Path, dataset: str, seed: int) -> None:
         self.root, self.dataset = root, dataset
         self.choose = random.Random(seed)
-        self.removals_last = removals_last
         self.sources = [root / f"source{index}" for index in range(2)]
         self.clones: dict[Path, bool | None] = {root / f"clone{index}": False for index in range(6)}
         self.written = [root / f"written{index}" for index in range(3)]
@@ -64,8 +63,7 @@ class Crowd:
         if answer is not None and not done:
             return
         is_clone = kind == "clone"
-        certain = done and (is_clone or self.removals_last)
-        self.clones[path] = is_clone if certain or self.clones[path] is is_clone else None
+        self.clones[path] = is_clone if (done and is_clone) or self.clones[path] is is_clone else None
 
     def check(self) -> None:
         """Checks the files after the dataset was opened again."""

@@ -90,14 +90,6 @@ class FileTool:
         result = self.call("stat", path)
         return int(result["unique"]), result["exact"] == "1"
 
-    def killed(self) -> list[str]:
-        """Kills the program. Returns the answers to earlier operations; the first operation without an answer was running."""
-        assert self._process.stdout
-        self._process.send_signal(signal.SIGKILL)
-        lines = self._process.stdout.read().splitlines()
-        self.kill()
-        return lines
-
     def kill(self) -> None:
         """kill -9, if the program runs."""
         self._process.send_signal(signal.SIGKILL)

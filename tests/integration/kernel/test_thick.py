@@ -185,24 +185,6 @@ def test_a_refreservation_is_reported_and_never_changed(small_pool: ShortPool, s
         small_target.add_lun(1, file, provisioning="thick")
 
 
-@pytest.mark.long("22 s; the unit tests of the policy have it in each run")
-def test_a_lun_may_grow_into_its_reservation(short_pool: ShortPool, short_target: Target) -> None:
-    """A zvol with a `refreservation` smaller than its size: at the headroom, it may still allocate that much."""
-    volume = short_pool.create_volume("lun", 1024, volblocksize="16K", compression="off")
-    run("zfs", "set", "refreservation=512M", f"{short_pool.name}/lun")
-    short_target.add_lun(0, volume)
-    wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=180)
-
-    async def scenario() -> None:
-        async with luns(short_target, 1) as disks:
-            with Filler(short_pool.files) as filler:
-                await asyncio.to_thread(filler.wait_until_refused)
-                await asyncio.sleep(2)  # checks that find the pool full
-                await in_full(disks.session, 0, 256)
-
-    asyncio.run(scenario())
-
-
 @contextlib.contextmanager
 def nobody_s(volume: Path) -> Iterator[Path]:
     """A folder and a zvol of the user nobody."""

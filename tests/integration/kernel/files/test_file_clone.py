@@ -240,24 +240,6 @@ def test_a_clone_of_a_written_source_has_one_moment(make_dataset: Callable[..., 
     assert filecmp.cmp(source, place / "clone", shallow=False)
 
 
-@pytest.mark.long("11 s of measuring; test_holes_made_a_moment_ago clones holes in each run")
-def test_a_large_disk_with_holes(dataset: Path, pool: Pool, report_line: Callable[[str], None]) -> None:
-    """10 GiB like a VMDK, with a MiB of data per 16: speed, including fsync."""
-    source = dataset / "disk-flat.vmdk"
-    disk_like(source, 640, 16)
-    run("zpool", "sync", pool.name)
-    with FileTool(dataset) as tool:
-        speeds = []
-        for number in range(2):
-            result = tool.clone("clone", "fast", source, dataset, f"clone{number}")
-            assert result.cloned == 10 << 30
-            speeds.append(10 / result.seconds)
-        report_line(
-            f"10 GiB, 640 MiB of it data, stable: {max(speeds):.1f} GiB/s of logical size, {min(speeds):.1f} at the slowest"
-        )
-        assert pool_property(pool.name, "bclonesaved") >= 2 * 640 * MIB
-
-
 def test_holes_made_a_moment_ago(dataset: Path, pool: Pool, zfs_parameter: Callable[[str, int], None]) -> None:
     """OpenZFS clones blocks whose free is not synced, and frees them twice later (openzfs#18853): we do not."""
     zfs_parameter("zfs_txg_timeout", 30)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clearing zvols: zeroes on read, space freed in the pool, duration."""
+"""Clearing zvols: zeroes on read, space freed in the pool."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,16 +61,3 @@ def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, r
     assert not any(read_direct(device, MIB, 4 << 40))
     report_line(f"8 TiB unmapped in {seconds:.1f} s")
     assert seconds < 60
-
-
-@pytest.mark.long("45 s of measuring; what is freed is shown by test_whole_blocks_are_freed_and_edges_are_zero")
-def test_clearing_a_gibibyte(volume: VolumeOf, report_line: Callable[[str], None]) -> None:
-    device = volume(1024, volblocksize="16384")
-    data = random_blocks(16 * MIB)
-    for offset in range(0, 1024 * MIB, len(data)):
-        write_direct(device, data, offset)
-    os.sync()
-    full = used(device)
-    seconds = clear(device, 0, 1024 * MIB)
-    assert used(device) < full / 100
-    report_line(f"1 GiB at 16K unmapped in {seconds:.2f} s")

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import statistics
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -101,26 +98,6 @@ def test_inside_one_zvol(volume: VolumeOf, distance: int) -> None:
             assert copied.cloned == 0 and copied.fallback.total() == 16 * MIB
     copied = checked(device, 0, device, 16 * MIB, 16 * MIB, 32 * MIB)
     assert copied.cloned + copied.fallback["Dirty"] == 16 * MIB
-
-
-@pytest.mark.long("6 s; offload/test_extended_copy.py has the same reasons in each run")
-def test_where_blocks_cannot_be_shared_it_says_why(volume: VolumeOf, pool: Pool, other_pool: Pool, tmp_path: Path) -> None:
-    source = volume(16, volblocksize="16384")
-    write_direct(source, random_blocks(8 * MIB), 4 * MIB)
-    key = tmp_path / "key"
-    key.write_bytes(random_blocks(32))
-    encrypted = {"encryption": "aes-256-gcm", "keyformat": "raw", "keylocation": f"file://{key}"}
-    places = {
-        "OtherBlockSize": volume(16, volblocksize="65536"),
-        "OtherPool": other_pool.create_volume("foreign", 16),
-        "OtherKey": volume(16, volblocksize="16384", **encrypted),
-    }
-    for reason, destination in places.items():
-        copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
-        # Holes of the source are holes in the destination too.
-        assert (copied.cloned, copied.zeroed, copied.copied) == (0, 8 * MIB, 8 * MIB), (reason, copied)
-        assert copied.fallback[reason] >= 8 * MIB and copied.fallback.total() <= 16 * MIB
-    other_pool.destroy_volume("foreign")
 
 
 def test_without_the_module(volume: VolumeOf) -> None:
@@ -233,66 +210,3 @@ def test_a_disk_that_is_mostly_empty(volume: VolumeOf, report_line: ReportLine, 
     copied = copy(source, 0, destination, 0, 40 << 30)
     assert (copied.cloned, copied.zeroed) == (held * MIB, (40 << 30) - held * MIB)
     report_line(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
-
-
-@pytest.mark.long("20 s each of measuring; what is shared is shown by test_every_block_is_shared")
-@pytest.mark.parametrize("block", [16384, 65536])
-@pytest.mark.parametrize("size", [256, 1024])
-def test_during_reading_and_writing(volume: VolumeOf, report_line: ReportLine, size: int, block: int) -> None:
-    source, destination = volume(size, volblocksize=str(block)), volume(size, volblocksize=str(block))
-    data = random_blocks(16 * MIB)
-    for at in range(size // 16):
-        write_direct(source, data, at * 16 * MIB)
-    run("zpool", "sync")
-    copied = copy(source, 0, destination, 0, size * MIB)
-    assert copied.cloned == size * MIB
-    again = copy(source, 0, destination, 0, size * MIB)
-    assert again.cloned == size * MIB
-    kernel_module.remove("zvol_clone")
-    try:
-        plain = copy(source, 0, destination, 0, size * MIB)
-    finally:
-        assert kernel_module.load().returncode == 0
-    took = f"clone {copied.seconds:.2f} s, again {again.seconds:.2f} s, copy {plain.seconds:.2f} s"
-    report_line(f"{size} MiB at {block >> 10}K with its flush: {took}")
-
-
-@pytest.mark.long("28 s of measuring; offload/test_extended_copy.py copies during writes in each run")
-@pytest.mark.parametrize("repetitions", [1, 3])
-def test_a_source_that_is_written_all_the_time(volume: VolumeOf, report_line: ReportLine, seed: int, repetitions: int) -> None:
-    """It is shared in part, and the copy ends; its duration is compared with reading and writing all of it."""
-    source, destination = volume(256, filled=256), volume(256, filled=256)
-    stop = threading.Event()
-    choice = random.Random(seed)
-    written = 0
-
-    def write() -> None:
-        nonlocal written
-        data = random_blocks(BLOCK)
-        with opened(source, os.O_WRONLY | os.O_DIRECT) as fd:
-            while not stop.is_set():
-                write_direct(fd, data, choice.randrange(16384) * BLOCK)
-                written += 1
-
-    seconds: dict[bool, list[float]] = {True: [], False: []}
-    shares = []
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for module in (True, False) * repetitions:
-            if not module:
-                assert kernel_module.remove("zvol_clone") == 0
-            before = written
-            copied = copy(source, 0, destination, 0, 256 * MIB)
-            assert written > before
-            seconds[module].append(copied.seconds)
-            if module:
-                shares.append(copied.cloned / (256 * MIB))
-            else:
-                assert kernel_module.load().returncode == 0
-    finally:
-        stop.set()
-        writer.join()
-    sharing, plain = (statistics.median(seconds[module]) for module in (True, False))
-    report_line(f"256 MiB during writes: {sharing:.2f} s with {min(shares):.0%} shared, {plain:.2f} s without the module")
-    assert min(shares) > 0
