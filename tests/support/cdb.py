@@ -7,7 +7,6 @@ TEST_UNIT_READY = bytes(6)
 REPORT_LUNS = bytes([0xA0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0])
 REQUEST_SENSE = bytes([0x03, 0, 0, 0, 18, 0])
 FORCE_UNIT_ACCESS = 0x08
-BYTE_CHECK = 0x02
 
 
 def ten(operation_code: int, address: int, blocks: int, flags: int = 0) -> bytes:

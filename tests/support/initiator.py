@@ -9,8 +9,6 @@ from pathlib import Path
 from support.programs import run, wait_for
 from support.target import IQN
 
-DATABASE = Path("/etc/iscsi/nodes")
-
 
 class Initiator:
     """iscsid and its sessions. They disappear with the guest's overlay."""

@@ -103,12 +103,6 @@ class RpcConnection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._socket.close()
 
-    def claim_to_be_a_proxy(self, client: str, port: int) -> None:
-        """Sends a proxy's header, version 2 (HAProxy), with a client's address. It must precede everything else."""
-        addresses = socket.inet_aton(client) + socket.inet_aton("127.0.0.1") + struct.pack(">HH", port, 0)
-        signature, version_and_command, tcp_over_ipv4 = b"\r\n\r\n\0\r\nQUIT\n", 0x21, 0x11
-        self._socket.sendall(signature + struct.pack(">BBH", version_and_command, tcp_over_ipv4, len(addresses)) + addresses)
-
     def send(self, program: int, version: int, procedure: int, arguments: bytes, transaction: int | None = None) -> int:
         """Sends a call; its transaction id."""
         transaction = next(self._transactions) if transaction is None else transaction

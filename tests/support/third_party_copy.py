@@ -71,14 +71,6 @@ def extended_copy(parameters: bytes) -> bytes:
     return bytes([0x83, 0]) + bytes(8) + len(parameters).to_bytes(4) + bytes(2)
 
 
-def receive_copy_results(action: int, length: int, list_identifier: int = 0) -> bytes:
-    """RECEIVE COPY RESULTS."""
-    return bytes([0x84, action, list_identifier]) + bytes(7) + length.to_bytes(4) + bytes(2)
-
-
-OPERATING_PARAMETERS = 0x03
-
-
 def segments_of(
     blocks: int, source: int, destination: int, *, from_: int = 0, to: int = 0, most: int = MOST_SEGMENT_BLOCKS
 ) -> list[Segment]:

@@ -34,7 +34,6 @@ ANSWERS = {
     "properties": {"type": Property("filesystem", Source.NONE)},
 }
 """Queries before a mount."""
-JOB = "6f7a2c1e-9d5b-4c3a-8e21-0b7f5d4c3a21"
 
 
 class Recorder:

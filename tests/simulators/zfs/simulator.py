@@ -111,13 +111,6 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             pool.datasets[path] = copy
             self.changed(pool)
 
-    def receive_properties(self, name: str, properties: dict[str, str]) -> None:
-        """Sets received properties, as `zfs receive` does."""
-        with self.lock:
-            pool, _, dataset = self.find(name)
-            dataset.received |= properties
-            self.changed(pool)
-
     # --- failures
 
     def fail_next(self, operation: str, error: ZfsError, *, times: int = 1) -> None:
