@@ -9,7 +9,7 @@ Hosts wait while this program runs. So it imports little, and needs no process o
 If a pool is not imported, its mount point is an empty folder or missing. ganesha 6.5 would export the folder of another file
 system, or refuse to start and take the datastores of other pools away too. A received copy of a datastore has the same
 mountpoint, and may be mounted over the original. So the mount at the path, one name below BELOW, must be of the dataset in the
-export's file, with the GUID in the file, if it has one.
+export's file, with the GUID in the file.
 
 The owner of a file decides what is exported. So FROM and its files must belong to the caller (root), be writable by no other
 user, and have exactly the lines that the appliance writes (Export.block of appliance/dataplane/ganesha.py).
@@ -39,9 +39,9 @@ GUID = re.compile(r"^([^\t\n]+)\t([0-9]+)$", re.MULTILINE)
 UNUSABLE = ("SUSPENDED", "UNAVAIL", "FAULTED")
 EXPORT = re.compile(
     r"""EXPORT {
-(?:  # dataset (?P<dataset>[^\n]+)
-)?(?:  # guid (?P<guid>[0-9]+)
-)?  Export_Id = [0-9]+;
+  # dataset (?P<dataset>[^\n]+)
+  # guid (?P<guid>[0-9]+)
+  Export_Id = [0-9]+;
   Path = "(?P<path>[^"\\\n]*)";
   Pseudo = "[^"\\\n]*";
   Protocols = [0-9, ]+;
@@ -60,7 +60,7 @@ class Export:
     """An export of the appliance."""
 
     def __init__(self, file: Path, text: str, dataset: str, guid: str) -> None:
-        """`text` is the file's; `guid` is empty if the file has none."""
+        """`text` is the file's."""
         self.file, self.text, self.dataset, self.guid = file, text, dataset, guid
         self.pool = dataset.partition("/")[0]
 
@@ -106,15 +106,15 @@ def mounted(file: Path, below: str, sources: Mapping[str, str]) -> Export:
     text = read(file)
     if not (fields := EXPORT.fullmatch(text)):
         raise Refused(f"{file} is not as the appliance writes it, and not exported")
-    export = Export(file, text, fields["dataset"] or "", fields["guid"] or "")
+    export = Export(file, text, fields["dataset"], fields["guid"])
     state = ""
     with contextlib.suppress(OSError):  # the pool is not imported
         state = (POOL_STATES / export.pool / "state").read_text().strip()
     if state in UNUSABLE:
         raise Refused(f"{file}: the pool of {export.dataset} is {state}, and it is not exported")
     path = fields["path"]
-    if not export.dataset or sources.get(path) != export.dataset or path.rpartition("/")[0] != below:
-        raise Refused(f"{file}: {export.dataset or 'its dataset'} is not mounted at {path}, and not exported")
+    if sources.get(path) != export.dataset or path.rpartition("/")[0] != below:
+        raise Refused(f"{file}: {export.dataset} is not mounted at {path}, and not exported")
     return export
 
 
@@ -122,8 +122,7 @@ def guids(exports: Sequence[Export]) -> dict[str, str]:
     """GUIDs of the datasets by name, without those of pools that do not answer in time."""
     pools: dict[str, list[str]] = {}
     for export in exports:
-        if export.guid:
-            pools.setdefault(export.pool, []).append(export.dataset)
+        pools.setdefault(export.pool, []).append(export.dataset)
     deadline = time.monotonic() + SECONDS
     queries = [
         # If a dataset is missing, zfs reports the others.
@@ -161,7 +160,7 @@ def exports_of(source: Path, below: str) -> Iterator[Export]:
     answers = guids(exports)
     for export in exports:
         guid = answers.get(export.dataset, "unknown")
-        if export.guid in ("", guid):
+        if export.guid == guid:
             yield export
         else:
             text = f"the GUID of {export.dataset} is {guid} instead of {export.guid}"

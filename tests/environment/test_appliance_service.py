@@ -28,7 +28,6 @@ EXPOSURE_MAX = {"worker": 16, "api": 4, "frontend": 13}
 """Tenths, as systemd-analyze counts: the worker sends webhooks, the frontend has the network, the API process has neither."""
 REFUSED = {"setgroups"}
 """gunicorn calls this to drop groups; it continues after EPERM, which is the unit's answer."""
-NOBODY = 65534
 USERS = {"worker": ("nobody", "bin"), "api": ("games", "games"), "frontend": ("www-data", "www-data")}
 """User and group in place of those of the unit; the worker's group is the target's (zvaai.sysusers)."""
 TARGET = 2
@@ -61,29 +60,6 @@ def test_the_api_has_no_way_past_the_worker() -> None:
     assert setting("target", "RuntimeDirectoryPreserve") == "yes"
     assert "RuntimeDirectory=" not in unit("helper").read_text(), "its socket's unit makes the folder, once"
     assert "InaccessiblePaths" not in unit("worker").read_text()
-
-
-def test_files_of_exports_of_before_become_roots_and_stay_readable(tmp_path: Path) -> None:
-    """The worker of an earlier version wrote them, readable only by itself."""
-    exports, elsewhere = tmp_path / "etc/zvaai/exports.d", tmp_path / "elsewhere"
-    exports.mkdir(parents=True)
-    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
-    (tmp_path / "etc/group").write_text("root:x:0:\n")
-    for path, mode in ((exports / "1.conf", 0o600), (exports / "2.conf", 0o666), (elsewhere, 0o600), (exports, 0o750)):
-        if path != exports:
-            path.write_text("who may")
-        os.chown(path, NOBODY, NOBODY)
-        path.chmod(mode)
-    (exports / "3.conf").symlink_to(elsewhere)
-    words = ["systemd-tmpfiles", "--create", f"--root={tmp_path}", "--prefix=/etc/zvaai", str(SYSTEMD / "zvaai.tmpfiles")]
-    for _ in range(2):
-        result = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
-        assert (result.returncode, result.stderr) == (0, "")
-        owners_and_modes = {
-            path.name: (path.stat().st_uid, path.stat().st_mode & 0o7777) for path in (exports, *exports.glob("[12]*"))
-        }
-        assert owners_and_modes == {"exports.d": (0, 0o755), "1.conf": (0, 0o644), "2.conf": (0, 0o644)}
-    assert (elsewhere.stat().st_uid, elsewhere.stat().st_mode & 0o7777) == (NOBODY, 0o600), "a link is not followed"
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -33,6 +33,7 @@ VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted_exports.py"
 CHOOSE_LIBRARY = REPOSITORY / "packaging/ganesha/choose-library"
+GUID = 4711
 
 
 def settings() -> dict[str, list[str]]:
@@ -78,13 +79,30 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
     assert "ganesha.nfsd" in debian["Service"]["ExecStart"], "Debian's unit starts something else now"
 
 
+ZFS = """#!/bin/sh
+echo "$*" >>"{folder}/recorded"
+case "$*" in *hangs/*) trap "" TERM; echo $$ >"{folder}/hangs"; exec sleep 600;; esac
+while [ "$1" != -- ]; do shift; done
+shift
+for name; do printf '%s\\t{guid}\\n' "$name"; done
+"""
+
+
+def path_with_zfs(folder: Path) -> str:
+    """PATH with a zfs of the test, for which each dataset has the same GUID."""
+    (folder / "bin").mkdir()
+    (folder / "bin/zfs").write_text(ZFS.format(folder=folder, guid=GUID))
+    (folder / "bin/zfs").chmod(0o755)
+    return f"{folder / 'bin'}:{os.environ['PATH']}"
+
+
 def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
     """Writes an export that must be served, 1.conf, and seven that must not."""
     source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
 
     def write(number: int, dataset: str, path: Path) -> Path:
         file = exports / f"{number}.conf"
-        file.write_text(Export(number, path, f"/{NAMES[number - 1]}", access="RW", dataset=dataset).block())
+        file.write_text(Export(number, path, f"/{NAMES[number - 1]}", access="RW", dataset=dataset, guid=GUID).block())
         return file
 
     write(1, source, store)
@@ -92,7 +110,7 @@ def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
     (elsewhere / "folder").mkdir()
     write(2, "pool/two", elsewhere / "folder")
     write(3, "pool/three", elsewhere / "nothing")
-    # A copy with the original's mountpoint; and a file with no or another folder.
+    # A copy with the original's mountpoint; a file without a dataset; and one with another folder.
     write(4, "pool/four", store)
     write(5, "", store)
     write(6, source, Path("/"))
@@ -139,7 +157,7 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
         assert set(places) <= set(words)
         command = ["setpriv", "--no-new-privs", *(str(places.get(word, word)) for word in words)]
         rpcbind = Rpcbind()
-        environment = {**os.environ, "BLKID_FILE": str(tmp_path / "blkid.tab")}
+        environment = {**os.environ, "BLKID_FILE": str(tmp_path / "blkid.tab"), "PATH": path_with_zfs(tmp_path)}
         # systemd creates the folder of the pid file too.
         Path("/run/ganesha").mkdir(exist_ok=True)
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -186,35 +204,24 @@ def test_our_library_is_chosen_for_the_debian_version_that_it_was_built_from(tmp
         assert (done.stdout, said in done.stderr) == (library, True)
 
 
-RECORDER = """#!/bin/sh
-echo "$*" >>"{folder}/recorded"
-case "$*" in *hangs/*) trap "" TERM; echo $$ >"{folder}/hangs"; exec sleep 600;; esac
-while [ "$1" != -- ]; do shift; done
-shift
-for name; do printf '%s\\t4711\\n' "$name"; done
-"""
-
-
 def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: Path) -> None:
     """A query to the pool hangs in the kernel, where no signal ends it; a pool known to be suspended gets no query."""
-    exports, to, programs, states = (tmp_path / name for name in ("exports.d", "to", "bin", "states"))
-    for folder in (exports, programs, states / "suspended", states / "hangs"):
+    exports, to, states = (tmp_path / name for name in ("exports.d", "to", "states"))
+    for folder in (exports, states / "suspended", states / "hangs"):
         folder.mkdir(parents=True)
     (states / "suspended/state").write_text("SUSPENDED\n")
     (states / "hangs/state").write_text("ONLINE\n")
-    (programs / "zfs").write_text(RECORDER.format(folder=tmp_path))
-    (programs / "zfs").chmod(0o755)
     with contextlib.ExitStack() as stack:
         for number, dataset in enumerate(("hangs/a", "suspended/b", "well/c", "well/d", "well/e")):
             place = tmp_path / "mounted" / dataset.rpartition("/")[2]
             place.mkdir(parents=True)
             run("mount", "-t", "tmpfs", dataset, place)
             stack.callback(run, "umount", place)
-            guid = 4712 if dataset == "well/e" else 4711
+            guid = GUID + 1 if dataset == "well/e" else GUID
             (exports / f"{number}.conf").write_text(Export(number + 1, place, f"/{number}", dataset=dataset, guid=guid).block())
         environment = {
             **os.environ,
-            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PATH": path_with_zfs(tmp_path),
             "ZVAAI_POOL_STATES": str(states),
             "ZVAAI_POOL_SECONDS": "5",
         }
@@ -237,11 +244,12 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
     exports.mkdir()
     place.mkdir(parents=True)
     rights = (ClientRights("192.0.2.1, 2001:db8::/32, @netgroup, *.example.org"), ClientRights("192.0.2.2", "RO", "Root_Squash"))
-    export = Export(1, place, "/one", clients=rights, dataset="tank/one")
+    export = Export(1, place, "/one", clients=rights, dataset="tank/one", guid=GUID)
+    environment = {**os.environ, "PATH": path_with_zfs(folder)}
 
     def taken() -> tuple[list[str], str]:
         words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(place.parent)]
-        messages = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stderr
+        messages = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, env=environment).stderr
         return sorted(path.name for path in to.iterdir()), messages
 
     run("mount", "-t", "tmpfs", export.dataset, place)
@@ -252,7 +260,7 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
 
 
 def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> None:
-    """Files of earlier versions belong to root by now, whatever another user wrote into them."""
+    """A file of root, by hand or damaged, can export no other folder."""
     all_of = 'EXPORT { Export_Id = 66; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }\n'
     with of_one(tmp_path) as (exports, export, taken):
         right = export.block()
@@ -262,6 +270,7 @@ def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> Non
             right.replace("ZVAAI;", "ZVAAI; Thick_Size = 1; Thick_Size = 2;"),
             right.replace("Name = ZVAAI;", "Name = ZVAAI; Name = VFS;"),
             right.replace("  FSAL", "  FSAL { Name = VFS; }\n  FSAL"), right.replace("  FSAL { Name = ZVAAI; }\n", ""),
+            right.replace(f"  # guid {GUID}\n", ""),
             right.replace("  Pseudo", '  Path = "/";\n  Pseudo'), right.replace("  Pseudo", '  path = "/";\n  Pseudo'),
             right.replace("  Pseudo", '  Path = "/"; \n  Pseudo'), right.replace('one";', 'one"; Path = "/";', 1),
             right + '%include "/tmp/all.conf"\n', right.replace("  Pseudo", '  %include "/tmp/all.conf"\n  Pseudo'),

@@ -54,7 +54,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def somebody_elses(folder: Path) -> None:
-    """The folder of an earlier version, owned by the worker."""
+    """The folder of another user."""
     os.chown(folder, 65534, -1)
 
 
