@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from support.programs import REPOSITORY, run
@@ -35,13 +34,6 @@ def section(page: str, name: str) -> str:
 
 def test_mandoc_finds_nothing_wrong() -> None:
     assert run("mandoc", "-Tlint", "-Wwarning", PAGE) == ""
-
-
-def test_mandoc_would_find_it(tmp_path: Path) -> None:
-    wrong = tmp_path / PAGE.name
-    wrong.write_text(PAGE.read_text().replace(".Sh NAME", ".Sh NAMES"))
-    with pytest.raises(AssertionError, match="NAME"):
-        run("mandoc", "-Tlint", "-Wwarning", wrong)
 
 
 def test_commands_and_their_arguments_are_the_same(usage: str, page: str) -> None:

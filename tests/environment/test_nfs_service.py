@@ -45,28 +45,16 @@ def settings() -> dict[str, list[str]]:
     return values
 
 
-def verify(folder: Path, drop_in: str) -> str:
-    """systemd's findings on Debian's unit with a drop-in."""
-    unit = Path(shutil.copy(DEBIAN_UNIT, folder))
-    place = folder / f"{unit.name}.d" / DROP_IN.name
+def test_systemd_takes_the_drop_in(tmp_path: Path) -> None:
+    unit = Path(shutil.copy(DEBIAN_UNIT, tmp_path))
+    place = tmp_path / f"{unit.name}.d" / DROP_IN.name
     place.parent.mkdir()
+    drop_in = DROP_IN.read_text()
     for program in (MOUNTED_EXPORTS, CHOOSE_LIBRARY):  # as installed by a package: writable by nobody else
         drop_in = drop_in.replace(str(Path("/usr/lib/zvaai") / program.name), str(program))
     place.write_text(drop_in)
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
-
-
-def test_systemd_takes_the_drop_in(tmp_path: Path) -> None:
-    assert verify(tmp_path, DROP_IN.read_text()) == ""
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "says"),
-    [("NoNewPrivileges", "NoNewPrivilege", "Unknown key"), ("mounted_exports.py /etc", "mounted /etc", "not executable")],
-)
-def test_a_mistake_would_be_found(tmp_path: Path, right: str, wrong: str, says: str) -> None:
-    assert says in verify(tmp_path, DROP_IN.read_text().replace(right, wrong))
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr == ""
 
 
 def test_the_folders_of_unit_and_configuration_are_the_same() -> None:

@@ -42,12 +42,6 @@ def test_the_unit_is_valid(unit: Path) -> None:
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_a_setting_that_systemd_does_not_know_would_be_found(unit: Path) -> None:
-    """The check above can fail."""
-    unit.write_text(unit.read_text().replace("NoNewPrivileges", "NoNewPrivilege"))
-    assert "Unknown key" in analyze("verify", "--man=no", str(unit)).stderr
-
-
 def test_the_unit_is_tight(unit: Path) -> None:
     result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", str(unit))
     assert result.returncode == 0, result.stdout
