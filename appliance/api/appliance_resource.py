@@ -73,7 +73,7 @@ def read_status(call: Call) -> StatusResponse:
     except DomainError as error:
         problem = str(error)
     return StatusResponse(
-        version=__version__, worker=True, worker_problem=None, target=_target(call), pools=pools, storage_problem=problem,
+        version=__version__, target=_target(call), pools=pools, storage_problem=problem,
         reconciled_at=reconciling.at or None, reconcile_problem=reconciling.problem, open_alerts=open_alerts, active_jobs=active,
     )  # fmt: skip
 

@@ -85,7 +85,7 @@ def log_in(
 
 
 def status(run: Run) -> None:
-    """Show the state of worker, target, pools and alerts. The exit code is 1 if something needs attention.
+    """Show the state of target, pools and alerts. The exit code is 1 if something needs attention.
 
     Example: zvaai status
     """
@@ -97,7 +97,6 @@ def status(run: Run) -> None:
         target = status["target"]
         ok, bad = "ok", "PROBLEM"
         print(f"zvaai {status['version']} at {run.client.url}")
-        print(f"  worker    {ok if status['worker'] else bad}  {status['worker_problem'] or ''}")
         if target is not None:
             what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
             print(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
@@ -115,8 +114,7 @@ def status(run: Run) -> None:
             mark = "" if alert["acknowledged_at"] is None else f"  (acknowledged by {alert['acknowledged_by']})"
             print(f"  {alert['severity'].upper()}  {alert['text']}{mark}")
     troubled = (
-        not status["worker"]
-        or status["storage_problem"]
+        status["storage_problem"]
         or status["reconcile_problem"]
         or (status["target"] or {}).get("luns_failed")
         or any(alert["acknowledged_at"] is None and alert["severity"] != "info" for alert in alerts)

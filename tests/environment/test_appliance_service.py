@@ -195,7 +195,7 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         user = {"name": "admin", "password": "correct horse battery"}
         request("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
         client.headers["X-CSRF-Token"] = request("POST", "/session", user)["csrf_token"]
-        wait_for(lambda: bool(request("GET", "/status")["worker"]), "the worker answers")
+        wait_for(lambda: bool(request("GET", "/status")["target"]), "the worker answers")
         request("POST", "/host-groups", {"name": "cluster"})
         (pool,) = request("GET", "/pools")["items"]
         job = request("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})

@@ -39,8 +39,6 @@ class StatusResponse(Answer):
     """Overview of the appliance."""
 
     version: str
-    worker: bool
-    worker_problem: str | None
     target: TargetStateResponse | None
     pools: list[PoolStateResponse]
     storage_problem: str | None

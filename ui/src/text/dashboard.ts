@@ -7,8 +7,6 @@ export const dashboard = {
     title: "Health",
     allWell: "No problems",
     needs: (count: number) => (count === 1 ? "1 problem needs attention" : `${count} problems need attention`),
-    worker: "Worker",
-    workerRuns: "Running",
     target: "iSCSI target",
     targetRuns: (version: string) => `Running, version ${version}`,
     nfs: "NFS server",

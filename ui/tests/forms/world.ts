@@ -157,7 +157,7 @@ const running: Api.Job = {
 /** What begins a job is answered with it. */
 export const begun: Api.Job = { ...running, id: ID.begun };
 const status: Api.Status = {
-  ...{ version: "1.0", worker: true, worker_problem: null, target: null, pools: [], storage_problem: null },
+  ...{ version: "1.0", target: null, pools: [], storage_problem: null },
   ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, active_jobs: 1 },
 };
 const certificate: Api.Certificate = {

@@ -16,7 +16,7 @@ const words = text.dashboard.health;
 
 /** Counts the problems that need attention. */
 function troubles(status: Status): number {
-  const parts = [status.worker_problem, status.target?.problem, status.storage_problem, status.reconcile_problem];
+  const parts = [status.target?.problem, status.storage_problem, status.reconcile_problem];
   const failed = (status.target?.luns_failed ?? 0) > 0 ? 1 : 0;
   return parts.filter((problem) => problem != null).length + failed + status.open_alerts;
 }
@@ -49,7 +49,6 @@ export function HealthCard() {
               </p>
               <Facts
                 facts={[
-                  [words.worker, status.worker_problem == null ? words.workerRuns : capitalised(status.worker_problem)],
                   [
                     words.target,
                     status.target ? capitalised(status.target.problem ?? words.targetRuns(status.target.version)) : "–",

@@ -7,8 +7,6 @@ export const dashboard: Texts["dashboard"] = {
     title: "Zustand",
     allWell: "Keine Probleme",
     needs: (count) => (count === 1 ? "1 Problem braucht Aufmerksamkeit" : `${count} Probleme brauchen Aufmerksamkeit`),
-    worker: "Worker",
-    workerRuns: "Läuft",
     target: "iSCSI-Target",
     targetRuns: (version) => `Läuft, Version ${version}`,
     nfs: "NFS-Server",
