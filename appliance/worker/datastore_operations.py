@@ -211,7 +211,6 @@ def _takes_away(store: domain.Datastore, request: requests.DatastoreUpdate) -> b
 class SizePlan(DatastorePlan, frozen=True, kw_only=True):
     """A new size in bytes. Of an NFS datastore the rest is how it was."""
 
-    kind: str
     size: int
     was: int
     thick: bool
@@ -220,31 +219,24 @@ class SizePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 def _sized(store: domain.Datastore, size: int) -> SizePlan:
-    return SizePlan(
-        **of_datastore(store), kind=store.kind, size=size, was=store.size, thick=store.thick, called=store.name,
-        export=store.export,
-    )  # fmt: skip
+    return SizePlan(**of_datastore(store), size=size, was=store.size, thick=store.thick, called=store.name, export=store.export)
 
 
 class Grow(Operation[requests.SizeUpdate, SizePlan]):
-    """Grows a datastore. The target reports the new size to its hosts."""
+    """Grows a VMFS datastore. The target reports the new size to its hosts."""
 
     kind = "datastore.grow"
 
     def plan(self, context: Context, request: requests.SizeUpdate) -> SizePlan:
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind == domain.NFS:
-            if request.size < store.size:
-                raise InvalidError("size", "this is less than now: set its quota", f"{store.size} or more")
-            return Quota().plan(context, requests.QuotaUpdate.model_construct(size=request.size).of(id=request.id))
+            raise ConflictError("an NFS datastore has a quota, and no size: set its quota", [store.name])
         domain.check_size(request.size, store.block_size)
         if request.size < store.size:
             raise InvalidError("size", "a datastore cannot shrink: VMFS would lose the data at its end", f"{store.size} or more")
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        if plan.kind == domain.NFS:
-            return Quota().run(context, plan, job_id, advance)
         advance("growing the volume", 10)
         try:
             context.engine.grow_volume(plan.dataset, plan.size)
@@ -259,10 +251,6 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
         if served.served and lun is not None:
             context.target.refresh_lun(context.configuration.target.name, lun)
         return served
-
-    def undo(self, context: Context, plan: SizePlan) -> None:
-        if plan.kind == domain.NFS:
-            Quota().undo(context, plan)
 
 
 class Quota(Operation[requests.QuotaUpdate, SizePlan]):

@@ -185,7 +185,8 @@ SCRIPTS: dict[str, tuple[Callable[[World, str], str], Callable[[str, str], Reque
     "hold": (snapshotted, lambda store, name: requests.HoldCreate(tag="audit").of(id=store, snapshot="one")),
     "clone": (made, lambda store, name: requests.CloneCreate(name=f"{name}-clone").of(id=store)),
 }
-SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore", "purge", "snapshot", "rollback", "clone")} | {
+SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("delete", "restore", "purge", "snapshot", "rollback", "clone")} | {
+    "nfs-quota": (made, lambda store, name: requests.QuotaUpdate.model_construct(size=2 * GIB).of(id=store)),
     "nfs-create": (lambda world, name: "", lambda store, name: _new(name).model_copy(update={"clients": ["192.0.2.0/24"]})),
     "nfs-change": (
         made,

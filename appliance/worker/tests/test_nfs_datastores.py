@@ -137,7 +137,8 @@ def test_the_quota_grows_and_shrinks_but_not_below_the_used_space(appliance: App
     assert problem["errors"][0]["field"] == "size" and str(2 * GIB)[:3] in problem["errors"][0]["allowed"]
     appliance.job("POST", f"/datastores/{store}/quota", {"size": str(3 * GIB)})
     assert appliance.simulator.filesystem(dataset).refquota == 3 * GIB
-    appliance.job("POST", f"/datastores/{store}/grow", {"size": str(8 * GIB)})
+    assert "set its quota" in refused(appliance, "POST", f"/datastores/{store}/grow", {"size": str(8 * GIB)})["detail"]
+    appliance.job("POST", f"/datastores/{store}/quota", {"size": str(8 * GIB)})
     assert details(appliance, store)["size"] == str(8 * GIB)
     block = appliance.datastore("block")
     refused(appliance, "POST", f"/datastores/{block}/quota", {"size": str(2 * GIB)})

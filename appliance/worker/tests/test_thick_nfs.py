@@ -77,7 +77,7 @@ def test_a_thick_one_has_its_size_and_slack_reserved(appliance: Appliance) -> No
 
 def test_it_grows_and_shrinks_with_all_that_is_reserved(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    appliance.job("POST", f"/datastores/{store}/grow", size(str(2 * GIB)))
+    appliance.job("POST", f"/datastores/{store}/quota", size(str(2 * GIB)))
     assert everything(appliance, store) == thick_of(2)
     appliance.job("POST", f"/datastores/{store}/quota", size(str(GIB)))
     assert everything(appliance, store) == thick_of()
@@ -111,7 +111,7 @@ def test_files_that_grow_while_it_is_made_smaller_have_it_as_before(
 
 def test_lack_of_space_to_grow_names_the_missing_bytes_and_changes_nothing(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    text = appliance.job("POST", f"/datastores/{store}/grow", size(str(8192 * GIB)), expect="failed")["problem"]["text"]
+    text = appliance.job("POST", f"/datastores/{store}/quota", size(str(8192 * GIB)), expect="failed")["problem"]["text"]
     assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
     assert everything(appliance, store) == thick_of()
 
