@@ -164,20 +164,7 @@ class PageNamesCreate(Model):
         return Designation(serial.decode("latin-1"), tuple(names), self.vendor, self.product)
 
 
-class GivenNamesCreate(Model):
-    """Names in the target's format."""
-
-    system: Literal["given"]
-    serial_number: Text
-    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
-    vendor: Shown = "ZVAAI"
-    product: Shown = "zvaai volume"
-
-    def designation(self) -> Designation:
-        return Designation(self.serial_number, tuple(self.designators), self.vendor, self.product)
-
-
-Names = LioNamesCreate | ScstNamesCreate | PageNamesCreate | GivenNamesCreate
+Names = LioNamesCreate | ScstNamesCreate | PageNamesCreate
 
 
 def checked(designation: Designation) -> Designation:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain import designation
-from appliance.domain.designation import Designation, of_property, to_property
+from appliance.domain.designation import Designation, checked, of_property, to_property
 from appliance.domain.errors import InvalidError
 
 LIO = {"system": "lio", "unit_serial": "e4a3b2c1-0f0e-4d0c-8b0a-090807060504", "model": "disk1"}
@@ -25,7 +25,6 @@ def known_as(fields: dict[str, Any]) -> Designation:
     """Without the checks of the request's schema."""
     kinds: dict[str, type[designation.Names]] = {
         "lio": designation.LioNamesCreate, "scst": designation.ScstNamesCreate, "pages": designation.PageNamesCreate,
-        "given": designation.GivenNamesCreate,
     }  # fmt: skip
     return designation.known_as(kinds[fields["system"]].model_construct(**fields))
 
@@ -111,9 +110,8 @@ def test_names_that_no_disk_has_are_refused(fields: dict[str, Any], field: str) 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=40), max_size=10))
 def test_any_value_is_refused_or_survives_a_round_trip(serial: str, names: list[str]) -> None:
-    fields = {"system": "given", "serial_number": serial, "designators": names, "vendor": "ACME", "product": "disk"}
     try:
-        names_of_disk = known_as(fields)
+        names_of_disk = checked(Designation(serial, tuple(names), "ACME", "disk"))
     except InvalidError:
         return
     assert of_property(to_property(names_of_disk)) == names_of_disk
