@@ -20,6 +20,20 @@ const words = text.logs;
 const NO_FILTER: LogFilter = { unit: "", priority: "", text: "", since: "", until: "" };
 /** After a pause of this length the text counts as complete. */
 const TYPING_PAUSE_MS = 400;
+const UNITS = [
+  "zvaai-target",
+  "zvaai-worker",
+  "zvaai-api",
+  "zvaai-frontend",
+  "zvaai-helper",
+  "zvaai-mounts",
+  "zvaai-setup",
+  "zvaai-login-screen",
+  "zvaai-frontend-reload",
+  "nfs-ganesha",
+  "zfs-zed",
+  "nginx",
+];
 const PRIORITIES = ["critical", "error", "warning", "info", "debug"] as const;
 const STATUS: Record<LogEntry["priority"], "danger" | "warning" | "info"> = {
   ...{ critical: "danger", error: "danger", warning: "warning", info: "info", debug: "info" },
@@ -58,7 +72,7 @@ export default function LogsScreen() {
               label={words.filter.unit}
               all={words.filter.anyUnit}
               value={filter.unit}
-              options={Object.entries(words.units)}
+              options={[...UNITS.map((unit) => [unit, unit] as const), ["kernel", words.kernel]]}
               onChange={(unit) => change({ unit })}
             />
           </ToolbarItem>

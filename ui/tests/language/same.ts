@@ -9,10 +9,9 @@ Information | Job | Jobs | LUN | LUN 0 | Layout | Link | Log | MTU | Median | NA
 Navigation | ODX | OIDC | OK | Offloads | OpenID Connect | OpenZFS | Operation | Operator | Pool | Pools | Problem | Quota
 RAID-Z1 | RAID-Z2 | Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
 Squash | System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
-VMs | WRITE SAME | Worker | XCOPY | acltype | atime | compression | encryption | in 0:  | recordsize | refquota | refreservation | root
+VMs | WRITE SAME | XCOPY | acltype | atime | compression | encryption | in 0:  | recordsize | refquota | refreservation | root
 sync | volblocksize | volsize | xattr | zvaai | zvaai-configuration-0.json
-Debug | Kernel: OpenZFS | Text | Unit | nfs-ganesha | nginx | zfs-zed | zvaai-api | zvaai-frontend | zvaai-frontend-reload
-zvaai-helper | zvaai-login-screen | zvaai-mounts | zvaai-setup | zvaai-target | zvaai-worker
+Debug | Kernel: OpenZFS | Text | Unit
 `;
 
 export const SAME: readonly string[] = LINES.trim().split(/ \| |\n/);
