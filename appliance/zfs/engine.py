@@ -258,7 +258,7 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
-    def unmount(self, name: str, *, force: bool = False) -> None:
+    def unmount(self, name: str) -> None:
         """Unmounts a file system and its children; no error if it is not mounted. Raises NoSuchDataset, DatasetBusy."""
 
     @abstractmethod

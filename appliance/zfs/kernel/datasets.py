@@ -236,20 +236,20 @@ class Datasets(Core):
         if not self.filesystem(name).mounted:
             self.zfs(Request("mount", name), "mount", "-o", "nosuid,nodev,noexec", name)
 
-    def unmount(self, name: str, *, force: bool = False) -> None:
+    def unmount(self, name: str) -> None:
         mounted = [filesystem for filesystem in self.datasets(name).filesystems if filesystem.mounted]
         if not mounted:
             self.filesystem(name)
             return
         # `zfs unmount` of the topmost unmounts all of them, or refuses if one is busy.
         try:
-            self.zfs(Request("unmount", name), "unmount", *(("-f",) if force else ()), mounted[0].name)
+            self.zfs(Request("unmount", name), "unmount", mounted[0].name)
         except errors.DatasetBusy:
             who = tuple(holder for filesystem in mounted for holder in self.who(filesystem.name))
             raise errors.DatasetBusy(name, who) from None
         for other in reversed(self.datasets(name).filesystems):
             if other.mounted:
-                self.zfs(Request("unmount", other.name), "unmount", *(("-f",) if force else ()), other.name)
+                self.zfs(Request("unmount", other.name), "unmount", other.name)
 
     # --- properties
 

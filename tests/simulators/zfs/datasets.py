@@ -332,11 +332,10 @@ class Datasets(Core):
             self.changed()
 
     @operation
-    def unmount(self, name: str, *, force: bool = False) -> None:
+    def unmount(self, name: str) -> None:
         pool, path, _ = self._filesystem(name)
         inside = [(p, d) for _, p, d in self.below(name) if not d.is_volume]
-        if not force:
-            self._not_busy(inside, pool)
+        self._not_busy(inside, pool)
         for _, dataset in inside:
             dataset.mounted = False
         self.changed()
