@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds on snapshots (zfs-hold(8)): they prevent the destruction of a snapshot. The tag of a hold identifies its owner."""
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -10,7 +9,6 @@ from appliance.domain.retention import PROTECTED
 from appliance.zfs.errors import InvalidName
 from appliance.zfs.names import hold_tag
 
-TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 MOST = 64
 """Limit of holds on one snapshot through the appliance."""
 Owner = Literal["user", "appliance", "openzfs"]
@@ -25,9 +23,7 @@ def owner(tag: str) -> Owner:
 
 
 def check_new(tag: str, existing: Iterable[str]) -> None:
-    """Raises InvalidError for a forbidden tag, ConflictError for an existing tag or too many holds."""
-    if not re.fullmatch(TAG, tag):
-        raise InvalidError("tag", "not a tag", _ALLOWED)
+    """Raises InvalidError for a tag of the appliance, ConflictError for an existing tag or too many holds."""
     if owner(tag) != "user":
         raise InvalidError("tag", "tags that begin with zvaai are for the appliance's schedules, replicas and jobs", _ALLOWED)
     tags = list(existing)
