@@ -113,11 +113,6 @@ def published(session: Session, copy: Copy) -> None:
     session.execute(delete(PublishedCopy).where(PublishedCopy.generation <= copy.header.generation - _HISTORY))
 
 
-def keep(session: Session, copies: Iterable[PoolCopy]) -> None:
-    """This database is right: its next copy is higher than all that pools have of it."""
-    _end_recovery(session, copies)
-
-
 @dataclass(frozen=True)
 class Using:
     """Hosts in use now: iSCSI names that are logged in, addresses and networks that use NFS datastores."""
@@ -154,7 +149,7 @@ def take(
     if row.id != header.installation or row.generation < header.generation:
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
-    _end_recovery(session, copies)
+    end_recovery(session, copies)
     return configuration.differences(before, configuration.collect(session, seal))
 
 
@@ -180,7 +175,8 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     return sees
 
 
-def _end_recovery(session: Session, copies: Iterable[PoolCopy]) -> None:
+def end_recovery(session: Session, copies: Iterable[PoolCopy]) -> None:
+    """This database is right: its next copy is higher than all that pools have of it."""
     row = installation(session)
     session.flush()
     session.refresh(row)  # triggers have counted

@@ -232,7 +232,7 @@ class Recovery:
             with self._context.store.session() as session:
                 if not recovery.is_active(session):
                     raise ConflictError("the appliance is not in recovery mode")
-                recovery.keep(session, self.pool_copies(session))
+                recovery.end_recovery(session, self.pool_copies(session))
             self._decided()
 
     def take(
