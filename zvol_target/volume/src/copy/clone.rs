@@ -53,7 +53,7 @@ impl CloneRefusal {
         }
     }
 
-    /// Nothing was cloned, and a write would fail too.
+    /// Nothing was cloned; the backend has an error.
     pub(crate) fn failed(error: VolumeError) -> Self {
         Self {
             error: Some(error),

@@ -114,9 +114,6 @@ impl Cloning {
             refusals += 1;
             let rest = part.end - at;
             let length = match (refusal.reason, refusal.error) {
-                (_, Some(error)) if !is_of_the_clone(&error) => {
-                    return Err(CopyError::Destination(error));
-                }
                 (FallbackReason::Dirty, _) if refusals < MOST_REFUSALS => {
                     match refusal.length_bytes {
                         0 => rest,
@@ -124,6 +121,7 @@ impl Cloning {
                     }
                 }
                 (FallbackReason::Dirty, _) => rest,
+                // Where reading or writing fails too, its error names the right end.
                 (reason, error) => {
                     if let Some(error) = error {
                         tracing::warn!(%error, "a clone failed; the rest of the copy is read and written");
@@ -163,9 +161,4 @@ fn count(step: CloneStep, report: &mut CopyReport) -> u64 {
     report.cloned_bytes += step.done_bytes - step.hole_bytes;
     report.zeroed_bytes += step.hole_bytes;
     step.done_bytes
-}
-
-/// Whether only the clone failed, so that reading and writing can succeed.
-fn is_of_the_clone(error: &crate::VolumeError) -> bool {
-    matches!(error, crate::VolumeError::Device(_))
 }

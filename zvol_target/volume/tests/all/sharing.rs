@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies of thick volumes: they share nothing, even if a volume becomes thick during a copy.
+//! Copies of thick volumes: they share nothing, even if a volume becomes thick during a copy. Copies whose clones fail.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{on_each_engine, open, pattern, sparse_file};
 use volume::copy::{
-    Cancelled, CloneEnd, CloneRefusal, CloneStep, CopyRange, CopyReport, FallbackReason, Step,
-    Steps, copy,
+    Cancelled, CloneEnd, CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason,
+    Step, Steps, copy,
 };
 use volume::{
     Allocation, Buffer, Extent, Geometry, LocalBoxFuture, OpenOptions, RunningClones, SharePermit,
@@ -25,6 +25,14 @@ struct Cloning {
     below: Arc<dyn Volume>,
     file: std::fs::File,
     permits: Mutex<Option<[SharePermit; 2]>>,
+    /// Clones fail with this error.
+    clone_error: Option<fn() -> VolumeError>,
+    /// Reads fail.
+    is_gone: bool,
+}
+
+fn gone() -> VolumeError {
+    VolumeError::Gone(std::io::ErrorKind::NotFound.into())
 }
 
 impl Volume for Cloning {
@@ -33,6 +41,9 @@ impl Volume for Cloning {
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        if self.is_gone {
+            return Box::pin(async { Err(gone()) });
+        }
         self.below.read(offset, buffer)
     }
 
@@ -86,6 +97,14 @@ impl Volume for Cloning {
         permits: [SharePermit; 2],
     ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
         Box::pin(async move {
+            if let Some(error) = self.clone_error {
+                return Err(CloneRefusal {
+                    reason: FallbackReason::Failed,
+                    done: CloneStep::default(),
+                    length_bytes: 0,
+                    error: Some(error()),
+                });
+            }
             *self.permits.lock().unwrap() = Some(permits);
             let data = pattern(length as usize, 1);
             let written = self.below.write(offset, data, Stability::Cached).await;
@@ -125,7 +144,19 @@ fn volume(directory: &Path) -> Arc<Cloning> {
         below: open(&path, OpenOptions::default()),
         file: std::fs::File::open(&path).unwrap(),
         permits: Mutex::default(),
+        clone_error: None,
+        is_gone: false,
     })
+}
+
+fn whole(source: &Arc<Cloning>, destination: &Arc<Cloning>) -> CopyRange {
+    CopyRange {
+        source: Arc::clone(source) as _,
+        source_offset: 0,
+        destination: Arc::clone(destination) as _,
+        destination_offset: 0,
+        length: SIZE,
+    }
 }
 
 /// Copies a whole volume to another. After `steps` steps, one of them becomes thick. Returns the cloned bytes.
@@ -133,13 +164,7 @@ async fn cloned(directory: &Path, source_is_thick: bool, steps: usize) -> u64 {
     let (source, destination) = (volume(directory), volume(directory));
     let data = pattern(SIZE as usize, 1);
     source.write(0, data, Stability::Cached).await.unwrap();
-    let range = CopyRange {
-        source: Arc::clone(&source) as _,
-        source_offset: 0,
-        destination: Arc::clone(&destination) as _,
-        destination_offset: 0,
-        length: SIZE,
-    };
+    let range = whole(&source, &destination);
     let steps = Thickening {
         volume: Arc::clone(if source_is_thick {
             &source
@@ -185,4 +210,38 @@ fn a_thin_volume_shares_again() {
     let volume = volume(directory.path());
     assert!(volume.set_thick(true).is_over() && volume.share().is_none());
     assert!(volume.set_thick(false).is_over() && volume.share().is_some());
+}
+
+#[test]
+fn after_a_failed_clone_reading_or_writing_decides() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    on_each_engine(async || {
+        for (error, source_is_gone) in [
+            ((|| VolumeError::OutOfSpace) as fn() -> _, false),
+            (gone, false),
+            (gone, true),
+        ] {
+            let (mut source, mut destination) =
+                (volume(directory.path()), volume(directory.path()));
+            let data = pattern(SIZE as usize, 1);
+            source.write(0, data, Stability::Cached).await.unwrap();
+            Arc::get_mut(&mut source).unwrap().is_gone = source_is_gone;
+            Arc::get_mut(&mut destination).unwrap().clone_error = Some(error);
+            let range = whole(&source, &destination);
+            let steps = Thickening {
+                volume: destination,
+                steps_left: RefCell::new(usize::MAX),
+                running: RefCell::default(),
+            };
+            let mut report = CopyReport::default();
+            let copied = copy(&range, Stability::Cached, &steps, &mut report).await;
+            if source_is_gone {
+                let at_source = matches!(copied, Err(CopyError::Source(VolumeError::Gone(_))));
+                assert!(at_source, "{copied:?}");
+            } else {
+                copied.unwrap();
+                assert_eq!(report.fallback_bytes[FallbackReason::Failed as usize], SIZE);
+            }
+        }
+    });
 }
