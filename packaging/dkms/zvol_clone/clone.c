@@ -40,9 +40,10 @@
 /*
  * One step at a time per pool. Two clones in opposite directions each hold one suspend lock as reader and wait for the other;
  * with a writer queued on both (two zvols rolled back or received at once) neither would ever get it. Nothing else on
- * stock Linux calls zvol_clone_range(), so this is enough.
+ * stock Linux calls zvol_clone_range(), so this is enough. A pool that hangs keeps its mutex, so
+ * there are many: two pools hardly ever have the same one.
  */
-#define POOL_MUTEX_BITS 4
+#define POOL_MUTEX_BITS 10
 static struct mutex pool_mutexes[1 << POOL_MUTEX_BITS];
 
 struct clone {

@@ -22,7 +22,7 @@ static struct zfs_addresses addresses;
 	MODULE_PARM_DESC(function, "address of that function in the zfs module, from /proc/kallsyms");
 ZFS_FUNCTIONS(ADDRESS_PARAMETER)
 
-/* The interface has no holes and one size on every architecture, so that 32-bit programs need no translation. */
+/* The interface has no holes. */
 static_assert(sizeof(struct zvol_clone_range) == 72);
 static_assert(sizeof(struct zvol_clone_map) == 56);
 static_assert(sizeof(struct zvol_clone_extent) == 16);
@@ -192,7 +192,6 @@ static long zvol_clone_ioctl(struct file *file, unsigned int command, unsigned l
 static const struct file_operations zvol_clone_operations = {
 	.owner = THIS_MODULE,
 	.unlocked_ioctl = zvol_clone_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
 };
 
 static struct miscdevice zvol_clone_device = {
