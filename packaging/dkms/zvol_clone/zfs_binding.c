@@ -5,8 +5,8 @@
  * Their addresses come from /proc/kallsyms as module parameters. They are believed only when
  * - sprint_symbol() says that each is the very start of the function of that name in the module "zfs";
  * - they lie inside the module that serves /dev/zfs, and it is live and called "zfs";
- * - that module's version, srcversion and build ID are those of the zfs.ko this module was built for (zfs_identity.h). The
- *   build ID is a hash of the whole linked module: equal means that every structure has the layout seen by zfs_layout.c.
+ * - that module's build ID is that of the zfs.ko this module was built for (zfs_identity.h). The build ID is a hash of the whole
+ *   linked module, version and srcversion included: equal means that every structure has the layout seen by zfs_layout.c.
  *
  * Linking any symbol of zfs.ko instead would make this module inherit its licence taint and lose GPL-only symbols
  * (inherit_taint() in kernel/module/main.c), and none of the functions is exported.
@@ -57,12 +57,8 @@ ZFS_FUNCTIONS(STATIC_CALL_OF)
 /* Who holds a dnode, a dbuf or a lock: zfs compares it when it is released. */
 static const char holder[] = "zvol_clone";
 
-/* What zfs.ko was when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
-static const char expected_version[] = ZFS_IDENTITY_VERSION;
-static const char expected_srcversion[] = ZFS_IDENTITY_SRCVERSION;
+/* Of zfs.ko when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
 static const u8 expected_build_id[] = { ZFS_IDENTITY_BUILD_ID };
-MODULE_INFO(zfs_version, ZFS_IDENTITY_VERSION);
-MODULE_INFO(zfs_srcversion, ZFS_IDENTITY_SRCVERSION);
 MODULE_INFO(zfs_build_id, ZFS_IDENTITY_BUILD_ID_TEXT);
 
 static struct module *zfs_module;
@@ -117,15 +113,6 @@ static struct module *pin_zfs(void)
 	return zfs;
 }
 
-static bool same(const char *what, const char *expected, const char *loaded)
-{
-	if (loaded && !strcmp(expected, loaded))
-		return true;
-	pr_err("refused: built for a zfs module of %s %s, loaded is %s: build zvol_clone again\n", what, expected,
-	       loaded ? loaded : "a module without it");
-	return false;
-}
-
 /* sysfs shows the note section of the ELF file unchanged: header, "GNU", the build ID. */
 static bool same_build_id(void)
 {
@@ -152,7 +139,7 @@ static bool same_build_id(void)
 	    !memcmp(note.build_id, expected_build_id, sizeof(expected_build_id)))
 		return true;
 	pr_err("refused: built for the zfs module of build ID " ZFS_IDENTITY_BUILD_ID_TEXT
-	       ", loaded is another build of the same source: build zvol_clone again\n");
+	       ", loaded is another one: build zvol_clone again\n");
 	return false;
 }
 
@@ -164,8 +151,7 @@ int zfs_binding_acquire(const struct zfs_addresses *addresses)
 	if (IS_ERR(zfs))
 		return PTR_ERR(zfs);
 	error = -ENOEXEC;
-	if (!same("version", expected_version, zfs->version) ||
-	    !same("srcversion", expected_srcversion, zfs->srcversion) || !same_build_id())
+	if (!same_build_id())
 		goto refuse;
 	error = 0;
 #define VERIFY_ADDRESS(function) \
