@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,9 +28,13 @@ CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "copies": {},
     "dedup": {},
 }
-"""Properties in which datastores must agree so that OpenZFS later than 2.4 clones blocks between them
-(zfs_bclone_strict_properties of zfs(4)). A value maps to its equivalent (zfsprops(7)).
+"""Properties in which datastores must agree so that OpenZFS with zfs_bclone_strict_properties clones blocks between them.
+A value maps to its equivalent (zfsprops(7)).
 """
+
+_ZVOL_CLONE = Path("/sys/module/zvol_clone")
+_STRICT_PROPERTIES = Path("/sys/module/zfs/parameters/zfs_bclone_strict_properties")
+"""zfs(4); OpenZFS later than 2.4 has it."""
 
 
 @dataclass
@@ -49,11 +54,19 @@ class Facts:
     target_problem: str | None = None
     local: list[Address] = field(default_factory=list)
     nfs: NfsFacts = field(default_factory=NfsFacts)
+    zvol_clone: bool = True
+    strict_properties: bool = False
+
+
+def of_modules(facts: Facts) -> None:
+    """Reads what the loaded kernel modules are and do."""
+    facts.zvol_clone = _ZVOL_CLONE.exists()
+    facts.strict_properties = _STRICT_PROPERTIES.exists() and _STRICT_PROPERTIES.read_text().strip() == "1"
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     nfs = nfs_readiness.checks(facts.nfs, facts.stores, facts.local)
-    pools = [*_storage(facts), *_clone_properties(facts)]
+    pools = [*_storage(facts), *_zvol_clone(facts), *_clone_properties(facts)]
     return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
@@ -81,8 +94,17 @@ def _storage(facts: Facts) -> Iterator[Check]:
         yield Check("pool_space", "The pool has room", result, evidence, remedy, pool.name)
 
 
+def _zvol_clone(facts: Facts) -> Iterator[Check]:
+    if any(store.state == "active" and store.kind == VMFS for store in facts.stores):
+        result, evidence = (OK, "XCOPY clones blocks") if facts.zvol_clone else (FAILED, "XCOPY reads and writes")
+        remedy = "apt install zvaai-zvol-clone-dkms; systemctl restart zvol_clone; journalctl -b -u zvol_clone"
+        yield Check("zvol_clone", "The kernel module zvol_clone is loaded", result, evidence, "" if facts.zvol_clone else remedy)
+
+
 def _clone_properties(facts: Facts) -> Iterator[Check]:
     """One check for each pool with two thin datastores of one kind. Thick datastores share no blocks."""
+    if not facts.strict_properties:
+        return
     title, same = "Datastores can clone blocks from each other", "checksum, compression, copies and dedup are the same"
     by_pool: dict[str, dict[str, list[Datastore]]] = {}
     for store in facts.stores:
@@ -91,7 +113,7 @@ def _clone_properties(facts: Facts) -> Iterator[Check]:
     for pool, kinds in by_pool.items():
         groups = [stores for stores in kinds.values() if len(stores) > 1]
         if differing := "; ".join(text for stores in groups for text in _differing(facts, stores)):
-            remedy = "zfs set the same values on all of them; OpenZFS later than 2.4 copies between those that differ"
+            remedy = "zfs set the same values on all of them; until then those that differ copy blocks"
             yield Check("clone_properties", title, WARNING, differing, remedy, pool)
         elif groups:
             yield Check("clone_properties", title, OK, same, "", pool)

@@ -148,6 +148,8 @@ class Service:
     def readiness(self, local: list[Address]) -> list[Check]:
         context = self.context
         facts = readiness.Facts(target_name=context.configuration.target.name, local=local)
+        if not context.on_files:
+            readiness.of_modules(facts)
         try:
             inventory = self.inventory()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)

@@ -133,9 +133,8 @@ def test_hosts_write_and_survive_a_reboot(
         for unit in SERVING:
             assert order[1] <= started_at(again, unit) <= min(started_at(again, other_unit) for other_unit in APPLIANCE), unit
         report_line(f"booted in {booted:.0f} s")
-        again.run(
-            "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
-        )
+        units = "zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
+        again.run(f"systemctl mask {units}")
         again.run("find /usr/lib/modules -name zvol_clone.ko -delete && depmod -a")  # as after a failed build of DKMS
         again.power_off("reboot")
         alone = stack.enter_context(machine_of(copy_of_server))
@@ -146,3 +145,6 @@ def test_hosts_write_and_survive_a_reboot(
         writers.stop()
         writers.verify(alone)
         assert alone.run("systemctl is-active zvaai-worker zvaai-api || true").split() == ["inactive"] * 2
+        alone.run(f"systemctl unmask {units} && systemctl start {units}")
+        alone.run("until zvaai pool list; do sleep 1; done", 120)
+        assert re.search("FAILED +The kernel module zvol_clone is loaded", alone.run("! zvaai readiness", 60))
