@@ -103,12 +103,14 @@ class Nfs4:
         """RECLAIM_COMPLETE: required before a client opens new files."""
         self._call(struct.pack(">II", OP_RECLAIM_COMPLETE, 0))
 
-    def open(self, directory: str, name: str, access: int, deny: int, *, create: bool = False) -> OpenFile:
-        """OPEN, CLAIM_NULL, in a directory."""
+    def open(
+        self, directory: str, name: str, access: int, deny: int, *, create: bool = False, size: int | None = None
+    ) -> OpenFile:
+        """OPEN, CLAIM_NULL, in a directory. `size` is an attribute of the file that it creates."""
         lookups = [struct.pack(">I", OP_LOOKUP) + opaque(part.encode()) for part in directory.split("/") if part]
         owner = opaque(f"owner{next(self._owners)}".encode())
-        unchecked_without_attributes = struct.pack(">IIII", 1, 0, 0, 0)
-        how = unchecked_without_attributes if create else struct.pack(">I", 0)
+        attributes = struct.pack(">II", 0, 0) if size is None else SIZE_ATTRIBUTE + opaque(struct.pack(">Q", size))
+        how = struct.pack(">II", 1, 0) + attributes if create else struct.pack(">I", 0)
         claim = struct.pack(">I", 0) + opaque(name.encode())
         return self._open([struct.pack(">I", OP_PUTROOTFH), *lookups], access, deny, owner, how + claim)
 

@@ -210,9 +210,10 @@ class Nfs3:
         reply.take(20)
         return reply.uint64()
 
-    def create(self, directory: bytes, name: str, mode: int = 0o644) -> bytes:
+    def create(self, directory: bytes, name: str, mode: int = 0o644, *, size: int | None = None) -> bytes:
         """CREATE, unchecked."""
-        attributes = struct.pack(">II", 1, mode) + bytes(20)
+        sized = bytes(4) if size is None else struct.pack(">IQ", 1, size)
+        attributes = struct.pack(">II", 1, mode) + bytes(8) + sized + bytes(8)
         reply = self._call(8, opaque(directory) + opaque(name.encode()) + struct.pack(">I", 0) + attributes)
         assert reply.uint32() == 1, "CREATE gave no handle"
         return reply.opaque()
