@@ -2,7 +2,6 @@
 #include "config.h"
 
 #include "adapter_ganesha.h"
-#include "credentials.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -302,7 +301,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
         status = VAAI_NAS_ACCESS;
     else
         status = adapter_open_in_context(handle, access, file);
-    vaai_nas_clean_credentials(&context);
+    vaai_nas_clean_credentials();
     release_op_context(); /* and the export's reference */
     return status;
 }

@@ -11,3 +11,6 @@ enum vaai_nas_status vaai_nas_status_of_fsal(fsal_status_t status);
 
 /* Whether clients may still reclaim opens from before the server's restart. ganesha's SETATTR checks the same before it changes a file. */
 bool vaai_nas_in_grace(void);
+
+/* Releases what nfs4_export_check_access() allocated for the credentials of op_ctx. */
+void vaai_nas_clean_credentials(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* ganesha's errors and its grace period. */
+/* ganesha's errors, its grace period and its credentials. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ enum vaai_nas_status vaai_nas_status_of_fsal(fsal_status_t status)
     }
 }
 
-/* Only a library with our patch exports the two functions. */
+/* Only a library with our patch exports the functions below. */
 bool vaai_nas_in_grace(void)
 {
     static bool (*get)(bool want_grace);
@@ -59,4 +59,12 @@ bool vaai_nas_in_grace(void)
         return true;
     put();
     return false;
+}
+
+void vaai_nas_clean_credentials(void)
+{
+    void (*const clean)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "clean_credentials");
+
+    if (clean != NULL)
+        clean();
 }
