@@ -79,9 +79,6 @@ int fileops_dataset_open(const char *root, struct fileops_dataset **result)
     pthread_mutex_init(&dataset->lock, NULL);
     pthread_cond_init(&dataset->changed, NULL);
     atomic_store(&dataset->references, 1);
-    pthread_mutex_lock(&dataset->lock);
-    dataset_begin_probe(dataset);
-    pthread_mutex_unlock(&dataset->lock);
     *result = dataset;
     return 0;
 }
@@ -139,7 +136,7 @@ void fileops_dataset_stop(struct fileops_dataset *dataset)
     pthread_mutex_lock(&dataset->lock);
     count_cancel_all(dataset);
     pthread_cond_broadcast(&dataset->changed);
-    while ((dataset->probe.running || count_is_any_running(dataset)) &&
+    while (count_is_any_running(dataset) &&
            pthread_cond_clockwait(&dataset->changed, &dataset->lock, CLOCK_MONOTONIC, &until) == 0)
         ;
     pthread_mutex_unlock(&dataset->lock);

@@ -29,11 +29,7 @@ void fileops_dataset_put(struct fileops_dataset *dataset);
 int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size);
 bool fileops_dataset_is_thick(const struct fileops_dataset *dataset);
 
-/* Whether its files can share blocks; true if that is unknown. Opening the dataset starts a probe; this waits for it, at most a second. After a negative
- * result the probe is repeated in the background once a minute, as the pool's feature can have been enabled. */
-bool fileops_dataset_shares(struct fileops_dataset *dataset);
-
-/* Ends running counts and the probe, which have files open, and waits for their end, at most a second. An export calls it before it releases its file system. */
+/* Ends running counts, which have files open, and waits for their end, at most a second. An export calls it before it releases its file system. */
 void fileops_dataset_stop(struct fileops_dataset *dataset);
 
 struct fileops_dataset_status {

@@ -17,12 +17,6 @@ struct dataset_groups {
     bool syncing;      /* such a request is running */
 };
 
-/* Whether files can share blocks. */
-struct dataset_probe {
-    bool running, shares;
-    int64_t began; /* seconds of the monotonic clock */
-};
-
 struct fileops_dataset {
     char *root;
     dev_t device;
@@ -40,9 +34,8 @@ struct fileops_dataset {
     int shared_error;
     struct fileops_dataset_shared shared;
     struct dataset_groups groups;
-    struct dataset_probe probe;
     struct count counts[COUNTS_KNOWN];
-    pthread_cond_t changed; /* of `lock`: a count, a probe or a transaction group has ended */
+    pthread_cond_t changed; /* of `lock`: a count or a transaction group has ended */
 };
 
 /* Runs `work` in a new thread, with a reference; `work` calls dataset_end_background() at its end. 0, or the error of pthread_create(3). */
@@ -51,6 +44,3 @@ void dataset_end_background(struct fileops_dataset *dataset);
 
 /* Only background work still has references: it must end. */
 bool dataset_is_unused(struct fileops_dataset *dataset);
-
-/* sharing_probe.c: begins a probe unless one runs. With the lock. */
-void dataset_begin_probe(struct fileops_dataset *dataset);

@@ -86,12 +86,6 @@ int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_stat
     return fileops_statistics(dataset, file, statistics);
 }
 
-bool fileops_dataset_shares(struct fileops_dataset *dataset)
-{
-    must(dataset != NULL, "a file has a dataset");
-    return true;
-}
-
 void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status)
 {
     must(dataset != NULL, "a file has a dataset");

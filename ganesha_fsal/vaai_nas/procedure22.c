@@ -118,7 +118,7 @@ static void procedure22_supported(struct vaai_nas_service *service, const struct
         return;
     }
     /* A plug-in takes "not supported" as success. So Reserve Space is always supported, and refused as disk full. */
-    bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.fast_clone
+    bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.clone
                : request->command == PROCEDURE22_RESERVE_SUPPORTED ? true
                                                                    : capabilities.statistics;
     if (!yes)

@@ -99,7 +99,7 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
         status = VAAI_NAS_NOT_DIRECTORY;
     if (status == VAAI_NAS_OK) {
         capabilities->statistics = true;
-        capabilities->fast_clone = !file.read_only && fileops_dataset_shares(file.dataset);
+        capabilities->clone = !file.read_only; /* at least by copying */
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);

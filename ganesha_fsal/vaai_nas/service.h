@@ -34,7 +34,7 @@ struct vaai_nas_service_options {
 };
 
 struct vaai_nas_capabilities {
-    bool fast_clone, statistics;
+    bool clone, statistics;
 };
 
 struct vaai_nas_clone {

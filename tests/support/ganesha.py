@@ -270,13 +270,13 @@ def running_ganesha(
 
 
 @contextlib.contextmanager
-def mounted_xfs(directory: Path, size_mib: int = 512) -> Iterator[Path]:
-    """An XFS file system with reflink on a file, mounted at DIRECTORY/mnt, removed at the end."""
+def mounted_xfs(directory: Path, size_mib: int = 512, *, reflink: bool = True) -> Iterator[Path]:
+    """An XFS file system on a file, mounted at DIRECTORY/mnt, removed at the end."""
     directory.mkdir(parents=True, exist_ok=True)
     image, mount = directory / "xfs.img", directory / "mnt"
     with image.open("wb") as file:
         file.truncate(size_mib << 20)
-    run("mkfs.xfs", "-q", "-f", "-m", "reflink=1", image)
+    run("mkfs.xfs", "-q", "-f", "-m", f"reflink={reflink:d}", image)
     mount.mkdir()
     run("mount", "-o", "loop,nouuid", image, mount)
     try:

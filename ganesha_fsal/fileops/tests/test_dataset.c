@@ -6,36 +6,10 @@
 
 #include "scratch.h"
 
-#include <linux/fs.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <sys/ioctl.h>
 
 static struct fileops_dataset *dataset;
-static atomic_uint probes;
-static atomic_int probe_error; /* of the kernel */
-static atomic_bool full;       /* no file can be made */
-
-int __wrap_ioctl(int file, unsigned long request, void *argument);
-int __wrap_ioctl(int file, unsigned long request, void *argument)
-{
-    (void)file;
-    (void)argument;
-    assert_int_equal(request, FICLONERANGE);
-    probes++;
-    errno = probe_error;
-    return -1;
-}
-
-int __real_open64(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, mode_t mode);
-int __wrap_open64(const char *path, int flags, mode_t mode)
-{
-    if (!full || (flags & O_TMPFILE) != O_TMPFILE)
-        return __real_open64(path, flags, mode);
-    errno = ENOSPC;
-    return -1;
-}
 
 static atomic_int folder_error; /* of opening the folder "vm" */
 
@@ -63,9 +37,6 @@ static int begin(void **state)
 {
     (void)state;
     scratch_begin();
-    probes = 0;
-    probe_error = EINVAL;
-    full = false;
     folder_error = 0;
     return fileops_dataset_open(scratch, &dataset);
 }
@@ -212,49 +183,6 @@ static void what_can_not_be_removed_stops_no_export(void **state)
     assert_null(again);
 }
 
-static void sharing_is_probed_once(void **state)
-{
-    (void)state;
-    for (int call = 0; call < 5; call++)
-        assert_true(fileops_dataset_shares(dataset));
-    assert_int_equal(probes, 1);
-    full = true;
-    dataset->probe.began -= 3600;
-    assert_true(fileops_dataset_shares(dataset));
-    assert_false(dataset->probe.running);
-}
-
-/* The pool's feature may be enabled later. */
-static void a_no_is_probed_again_in_the_background(void **state)
-{
-    struct fileops_dataset *other;
-    (void)state;
-    assert_true(fileops_dataset_shares(dataset)); /* the probe of this dataset has ended */
-    probe_error = EOPNOTSUPP;
-    assert_int_equal(fileops_dataset_open(scratch, &other), 0);
-    assert_false(fileops_dataset_shares(other));
-    const unsigned int before = probes;
-    probe_error = EINVAL;
-    assert_false(fileops_dataset_shares(other));
-    assert_int_equal(probes, before);
-    other->probe.began -= 60;
-    assert_false(fileops_dataset_shares(other));
-    fileops_dataset_stop(other); /* waits for the probe */
-    assert_int_equal(probes, before + 1);
-    assert_true(fileops_dataset_shares(other));
-    fileops_dataset_put(other);
-}
-
-static void on_a_full_pool_sharing_is_not_denied(void **state)
-{
-    struct fileops_dataset *other;
-    (void)state;
-    full = true;
-    assert_int_equal(fileops_dataset_open(scratch, &other), 0);
-    assert_true(fileops_dataset_shares(other));
-    fileops_dataset_put(other);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,9 +194,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_thick_storage_is_worth_another_attempt, begin, end),
         cmocka_unit_test_setup_teardown(what_a_crash_left_of_clones_goes, begin, end),
         cmocka_unit_test_setup_teardown(what_can_not_be_removed_stops_no_export, begin, end),
-        cmocka_unit_test_setup_teardown(sharing_is_probed_once, begin, end),
-        cmocka_unit_test_setup_teardown(a_no_is_probed_again_in_the_background, begin, end),
-        cmocka_unit_test_setup_teardown(on_a_full_pool_sharing_is_not_denied, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
