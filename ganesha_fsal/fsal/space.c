@@ -25,7 +25,7 @@ static fsal_status_t (*below_dynamic_info)(struct fsal_export *export, struct fs
 
 static fsal_status_t space_from_errno(int error)
 {
-    return fsalstat(error == EOPNOTSUPP ? ERR_FSAL_NOTSUPP : posix2fsal_error(error == EDQUOT ? ENOSPC : error), error);
+    return fsalstat(error == EOPNOTSUPP ? ERR_FSAL_NOTSUPP : posix2fsal_error(error), error);
 }
 
 static bool space_has_no_space(fsal_status_t status)
@@ -233,7 +233,7 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
     if (change.entered) /* the name may belong to another file now: then the size stays admitted */
         fileops_growth_end(zvaai_object(object)->dataset, &change,
                            FSAL_IS_SUCCESS(status) && emptied->fileid == file.st_ino ? space_size_of(emptied) : UINT64_MAX);
-    return FSAL_IS_ERROR(status) ? status : space_opened(object, state, flags, mode, name, opened);
+    return FSAL_IS_ERROR(status) ? stable_after(status, object) : space_opened(object, state, flags, mode, name, opened);
 }
 
 static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t *state, fsal_openflags_t flags)

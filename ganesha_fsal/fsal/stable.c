@@ -18,8 +18,8 @@ fsal_status_t stable_after(fsal_status_t status, struct fsal_obj_handle *object)
     const bool opens = object->type == REGULAR_FILE || object->type == DIRECTORY;
     fsal_errors_t ignored;
 
-    if (FSAL_IS_ERROR(status))
-        return status;
+    if (FSAL_IS_ERROR(status)) /* EDQUOT from the dataset's refquota: nobody has set hosts a quota */
+        return status.major == ERR_FSAL_DQUOT ? fsalstat(ERR_FSAL_NOSPC, ENOSPC) : status;
     const int fd = opens ? vfs_fsal_open(container_of(object, struct vfs_fsal_obj_handle, obj_handle), O_RDONLY, &ignored) : -1;
     const int error = (fd >= 0 ? fsync(fd) : syncfs(root_fd(object->fs))) != 0 ? errno : 0;
     if (fd >= 0)

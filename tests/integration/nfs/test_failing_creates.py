@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,7 +68,7 @@ def served(make_store: Callable[[str], Path], tmp_path: Path, closed_twice: Path
 
 def descriptors(ganesha: Ganesha) -> int:
     """Open descriptors of the daemon."""
-    return len(os.listdir(f"/proc/{ganesha.pid}/fd"))
+    return len(list(Path(f"/proc/{ganesha.pid}/fd").iterdir()))
 
 
 @pytest.mark.parametrize("export", REFUSED)

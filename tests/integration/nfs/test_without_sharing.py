@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A datastore whose files cannot share blocks: full clones are copied. A plug-in makes no clone at all where clones are not supported."""
+"""A datastore whose files cannot share blocks: full clones are copied. After a "no" a plug-in makes no clone at all."""
 
 from __future__ import annotations
 

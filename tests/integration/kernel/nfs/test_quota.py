@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from support.ganesha import Daemon, Export, mounted_dataset, running_ganesha
+from support.libnfs import mounted
 from support.onc_rpc import Nfs3, Nfs3Error, User, mount
 from support.procedure22 import DISK_FULL, Procedure22
 from support.programs import run, wait_for
@@ -39,6 +43,37 @@ def test_a_quota_is_the_owner_s(pool: Pool, tmp_path: Path) -> None:
             assert (refused.status, refused.result) == (NFS3ERR_DQUOT, DISK_FULL)
             with pytest.raises(Nfs3Error) as failure:
                 nfs.create(folder, "three")
-            assert failure.value.status in (NFS3ERR_NOSPC, NFS3ERR_DQUOT)
+            assert failure.value.status == NFS3ERR_NOSPC
             assert {path.name for path in store.iterdir()} == {"template", "his"}
             assert {path.name for path in (store / "his").iterdir()} == {"one"}
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_full_datastore_has_no_space(pool: Pool, tmp_path: Path, version: int) -> None:
+    """A thin datastore has a refquota, for which ZFS says "quota exceeded". Nobody has set hosts a quota."""
+    with (
+        mounted_dataset(f"{pool.name}/full", refquota="8M", compression="off") as store,
+        running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")]),
+        mounted("/one", version) as host,
+    ):
+        host.write_file("/before", b"")
+
+        def is_full() -> bool:
+            with suppress(OSError), (store / "filler").open("ab", buffering=0) as filler:
+                while True:
+                    filler.write(os.urandom(64 << 10))
+            run("zpool", "sync", pool.name)
+            return (store / "filler").stat().st_size >= 7 << 20
+
+        wait_for(is_full, "the dataset is full")
+        changes: dict[str, Callable[[], object]] = {
+            "create": lambda: host.write_file("/file", b""),
+            "mkdir": lambda: host.mkdir("/folder"),
+            "symlink": lambda: host.symlink("before", "/symlink"),
+            "link": lambda: host.link("/before", "/link"),
+            "write": lambda: host.write_file("/before", bytes(1 << 20)),
+        }
+        for name, change in changes.items():
+            with pytest.raises(OSError, match="NOSPC") as refused:
+                change()
+            assert refused.value.errno == errno.ENOSPC, name
