@@ -43,9 +43,6 @@ static enum vaainas_error client_error_of_result(const struct procedure22_result
         return VAAINAS_NO_SPACE;
     case PROCEDURE22_BUSY:
         return VAAINAS_BUSY;
-    case PROCEDURE22_HIERARCHY_TOO_DEEP:
-    case PROCEDURE22_TOO_MANY_SNAPSHOTS:
-        return VAAINAS_NOT_SUPPORTED;
     default:
         return session_error_of_nfs(result->status);
     }
