@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define DEFAULT_WORKERS 4u
-/* A waiting call occupies one of ganesha's 200 threads (RPC_Ioq_ThrdMax). */
+/* A waiting call occupies one of ganesha's threads (RPC_Ioq_ThrdMax). */
 #define CALLERS_MAX 128u
 #define CALLERS_LANE_MAX 48u
 #define CALLERS_HOST_MAX 16u /* of a lane */

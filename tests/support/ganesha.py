@@ -183,7 +183,7 @@ class Ganesha:
 NFS_CORE_PARAM {{
   NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};
   Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
-  Protocols = 3, 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true;
+  Protocols = 3, 4; mount_path_pseudo = true; RPC_Ioq_ThrdMax = 1024; allow_set_io_flusher_fail = true;
   Plugins_Dir = "{plugins}"; {f"Bind_Addr = {self.bind_address};" if self.bind_address else ""}
 }}
 NFSv4 {{
