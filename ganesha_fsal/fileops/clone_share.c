@@ -158,8 +158,8 @@ static int share_thin(struct clone *clone, struct sharing_proof *proof, struct s
 
 static int share_step(struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
-    const struct interlock_file source = {clone->source_status.st_dev, clone->source_status.st_ino};
-    const struct interlock_file destination = {clone->destination_status.st_dev, clone->destination_status.st_ino};
+    const struct interlock_file source = {clone->request->source_dataset, clone->source_status.st_ino};
+    const struct interlock_file destination = {clone->request->destination_dataset, clone->destination_status.st_ino};
     int error = interlock_step_begin(&source, &destination);
 
     if (error != 0)

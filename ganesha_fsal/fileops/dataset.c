@@ -75,6 +75,7 @@ int fileops_dataset_open(const char *root, struct fileops_dataset **result)
         free(dataset);
         return error;
     }
+    interlock_init(dataset);
     pthread_rwlock_init(&dataset->sharing, NULL);
     pthread_mutex_init(&dataset->lock, NULL);
     pthread_cond_init(&dataset->changed, NULL);
@@ -93,6 +94,7 @@ void fileops_dataset_put(struct fileops_dataset *dataset)
     if (atomic_fetch_sub(&dataset->references, 1) != 1)
         return;
     admission_destroy(&dataset->admission);
+    interlock_destroy(dataset);
     pthread_rwlock_destroy(&dataset->sharing);
     pthread_mutex_destroy(&dataset->lock);
     pthread_cond_destroy(&dataset->changed);

@@ -17,12 +17,22 @@ struct dataset_groups {
     bool syncing;      /* such a request is running */
 };
 
+#define INTERLOCK_PLACES 64u /* 2^6 */
+
+/* interlock.c */
+struct interlock_place {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned int freeing, waiting_to_free, steps;
+};
+
 struct fileops_dataset {
     char *root;
     dev_t device;
     atomic_uint references, background; /* those of threads in the background are in both */
     atomic_uint_least64_t thick_size; /* 0: thin */
     pthread_rwlock_t sharing;         /* read: while a step of a clone shares; write: while it becomes thick */
+    struct interlock_place places[INTERLOCK_PLACES];
     struct admission admission;
     /* Bytes, counted up: cloned into it, of these on disk, and those after which the available space is read again. */
     atomic_uint_least64_t shared_by_clones, synced_of_clones, pace_next_check;
@@ -44,3 +54,7 @@ void dataset_end_background(struct fileops_dataset *dataset);
 
 /* Only background work still has references: it must end. */
 bool dataset_is_unused(struct fileops_dataset *dataset);
+
+/* interlock.c */
+void interlock_init(struct fileops_dataset *dataset);
+void interlock_destroy(struct fileops_dataset *dataset);

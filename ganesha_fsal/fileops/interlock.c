@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "dataset_internal.h"
 #include "interlock.h"
 
 #include <errno.h>
@@ -6,42 +7,39 @@
 #include <stdbool.h>
 #include <time.h>
 
-#define PLACES 1024u /* 2^10 */
-
-static struct place {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned int freeing, waiting_to_free, steps;
-} places[PLACES];
-
-__attribute__((constructor)) static void interlock_make_places(void)
+void interlock_init(struct fileops_dataset *dataset)
 {
-    for (unsigned int i = 0; i < PLACES; i++) {
-        pthread_mutex_init(&places[i].lock, NULL);
-        pthread_cond_init(&places[i].changed, NULL);
+    for (unsigned int i = 0; i < INTERLOCK_PLACES; i++) {
+        pthread_mutex_init(&dataset->places[i].lock, NULL);
+        pthread_cond_init(&dataset->places[i].changed, NULL);
     }
 }
 
-/* Equal inode numbers in many datasets must not collide more often than others. */
-static struct place *interlock_place_of(dev_t device, uint64_t inode)
+void interlock_destroy(struct fileops_dataset *dataset)
 {
-    const uint64_t mixed = (inode ^ (uint64_t)device * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
-
-    return &places[mixed >> 54];
+    for (unsigned int i = 0; i < INTERLOCK_PLACES; i++) {
+        pthread_mutex_destroy(&dataset->places[i].lock);
+        pthread_cond_destroy(&dataset->places[i].changed);
+    }
 }
 
-static bool interlock_may_free(const struct place *place)
+static struct interlock_place *interlock_place_of(struct fileops_dataset *dataset, uint64_t inode)
+{
+    return &dataset->places[inode * UINT64_C(0x9E3779B97F4A7C15) >> 58];
+}
+
+static bool interlock_may_free(const struct interlock_place *place)
 {
     return place->steps == 0;
 }
 
-static bool interlock_may_step(const struct place *place)
+static bool interlock_may_step(const struct interlock_place *place)
 {
     return place->freeing == 0 && place->waiting_to_free == 0;
 }
 
 /* With the place's lock. False: timeout. */
-static bool interlock_wait_until(struct place *place, bool (*may)(const struct place *place))
+static bool interlock_wait_until(struct interlock_place *place, bool (*may)(const struct interlock_place *place))
 {
     struct timespec until;
 
@@ -55,7 +53,7 @@ static bool interlock_wait_until(struct place *place, bool (*may)(const struct p
     return true;
 }
 
-static void interlock_release(struct place *place, unsigned int *count)
+static void interlock_release(struct interlock_place *place, unsigned int *count)
 {
     pthread_mutex_lock(&place->lock);
     --*count;
@@ -63,9 +61,9 @@ static void interlock_release(struct place *place, unsigned int *count)
     pthread_mutex_unlock(&place->lock);
 }
 
-int fileops_freeing_begin(dev_t device, uint64_t inode)
+int fileops_freeing_begin(struct fileops_dataset *dataset, uint64_t inode)
 {
-    struct place *place = interlock_place_of(device, inode);
+    struct interlock_place *place = interlock_place_of(dataset, inode);
 
     pthread_mutex_lock(&place->lock);
     place->waiting_to_free++;
@@ -78,14 +76,14 @@ int fileops_freeing_begin(dev_t device, uint64_t inode)
     return entered ? 0 : EBUSY;
 }
 
-void fileops_freeing_end(dev_t device, uint64_t inode)
+void fileops_freeing_end(struct fileops_dataset *dataset, uint64_t inode)
 {
-    struct place *place = interlock_place_of(device, inode);
+    struct interlock_place *place = interlock_place_of(dataset, inode);
 
     interlock_release(place, &place->freeing);
 }
 
-static bool interlock_enter_step(struct place *place)
+static bool interlock_enter_step(struct interlock_place *place)
 {
     pthread_mutex_lock(&place->lock);
     const bool entered = interlock_wait_until(place, interlock_may_step);
@@ -95,9 +93,9 @@ static bool interlock_enter_step(struct place *place)
 }
 
 /* In a fixed order, because two clones could otherwise wait for each other. */
-static void interlock_sort(struct place **first, struct place **second)
+static void interlock_sort(struct interlock_place **first, struct interlock_place **second)
 {
-    struct place *lower = *first < *second ? *first : *second, *higher = *first < *second ? *second : *first;
+    struct interlock_place *lower = *first < *second ? *first : *second, *higher = *first < *second ? *second : *first;
 
     *first = lower;
     *second = higher;
@@ -105,8 +103,8 @@ static void interlock_sort(struct place **first, struct place **second)
 
 int interlock_step_begin(const struct interlock_file *source, const struct interlock_file *destination)
 {
-    struct place *first = interlock_place_of(source->device, source->inode),
-                 *second = interlock_place_of(destination->device, destination->inode);
+    struct interlock_place *first = interlock_place_of(source->dataset, source->inode),
+                 *second = interlock_place_of(destination->dataset, destination->inode);
 
     interlock_sort(&first, &second);
     if (!interlock_enter_step(first))
@@ -119,8 +117,8 @@ int interlock_step_begin(const struct interlock_file *source, const struct inter
 
 void interlock_step_end(const struct interlock_file *source, const struct interlock_file *destination)
 {
-    struct place *first = interlock_place_of(source->device, source->inode),
-                 *second = interlock_place_of(destination->device, destination->inode);
+    struct interlock_place *first = interlock_place_of(source->dataset, source->inode),
+                 *second = interlock_place_of(destination->dataset, destination->inode);
 
     interlock_release(first, &first->steps);
     if (second != first)

@@ -4,21 +4,22 @@
  * Truncations and deallocations of a file exclude steps of clones from and into it, and vice versa; operations of one kind run concurrently.
  * A step waits for freeing operations and gives them priority, so that a clone of many steps does not starve them.
  *
- * Files share a fixed number of locks by a hash of device and inode number. Thread-safe. */
+ * Files of a dataset share a fixed number of locks, by a hash of the inode number: a pool that hangs delays no other. Thread-safe. */
 #pragma once
 
 #include <stdint.h>
-#include <sys/types.h>
+
+struct fileops_dataset;
 
 /* Timeout of either wait in seconds: a hung pool blocks no thread for longer. */
 #define FILEOPS_INTERLOCK_SECONDS 10
 
 /* 0: the end must follow, in any thread; EBUSY: steps of clones did not end in time. */
-int fileops_freeing_begin(dev_t device, uint64_t inode);
-void fileops_freeing_end(dev_t device, uint64_t inode);
+int fileops_freeing_begin(struct fileops_dataset *dataset, uint64_t inode);
+void fileops_freeing_end(struct fileops_dataset *dataset, uint64_t inode);
 
 struct interlock_file {
-    dev_t device;
+    struct fileops_dataset *dataset;
     uint64_t inode;
 };
 

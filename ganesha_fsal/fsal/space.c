@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../fileops/changes.h"
@@ -31,11 +30,6 @@ static fsal_status_t space_from_errno(int error)
 static bool space_has_no_space(fsal_status_t status)
 {
     return status.major == ERR_FSAL_NOSPC || status.major == ERR_FSAL_DQUOT;
-}
-
-static dev_t space_device_of(const struct fsal_obj_handle *object)
-{
-    return makedev((unsigned int)object->fs->dev.major, (unsigned int)object->fs->dev.minor);
 }
 
 static struct fileops_dataset *space_dataset_of(struct fsal_obj_handle *object)
@@ -151,13 +145,13 @@ static fsal_status_t space_set_size(struct fsal_obj_handle *object, bool bypass,
 
     if (error != 0)
         return space_from_errno(error);
-    error = fileops_freeing_begin(space_device_of(object), object->fileid);
+    error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
     status = space_from_errno(error);
     if (error == 0) {
         do {
             status = below.setattr2(object, bypass, state, attributes);
         } while (space_may_repeat(object, &status, &retry));
-        fileops_freeing_end(space_device_of(object), object->fileid);
+        fileops_freeing_end(space_dataset_of(object), object->fileid);
     }
     space_end(object, &change, false);
     return status;
@@ -221,14 +215,14 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
 
     if (truncates && name != NULL)
         truncates = space_lookup_regular(object, name, &file);
-    if (truncates && fileops_freeing_begin(space_device_of(object), file.st_ino) != 0)
+    if (truncates && fileops_freeing_begin(zvaai_object(object)->dataset, file.st_ino) != 0)
         return space_from_errno(EBUSY);
     if (truncates)
         (void)fileops_growth_begin(zvaai_object(object)->dataset, file.st_ino, 0, &change);
     status = below.open2(object, state, flags, mode, name, attributes_in, verifier, opened, attributes_out, caller_perm_check,
                          parent_before, parent_after);
     if (truncates)
-        fileops_freeing_end(space_device_of(object), file.st_ino);
+        fileops_freeing_end(zvaai_object(object)->dataset, file.st_ino);
     emptied = name != NULL ? *opened : object;
     if (change.entered) /* the name may belong to another file now: then the size stays admitted */
         fileops_growth_end(zvaai_object(object)->dataset, &change,
@@ -247,10 +241,10 @@ static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t
     error = space_begin(object, 0, &change);
     if (error != 0)
         return space_from_errno(error);
-    error = fileops_freeing_begin(space_device_of(object), object->fileid);
+    error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
     status = error != 0 ? space_from_errno(error) : below.reopen2(object, state, flags);
     if (error == 0)
-        fileops_freeing_end(space_device_of(object), object->fileid);
+        fileops_freeing_end(space_dataset_of(object), object->fileid);
     space_end(object, &change, false);
     return stable_after(status, object);
 }
@@ -269,11 +263,11 @@ static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct stat
         return below.fallocate(object, state, offset, length, allocate);
     if (allocate)
         return space_from_errno(EOPNOTSUPP);
-    error = fileops_freeing_begin(space_device_of(object), object->fileid);
+    error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
     if (error != 0)
         return space_from_errno(error);
     status = below.fallocate(object, state, offset, length, allocate);
-    fileops_freeing_end(space_device_of(object), object->fileid);
+    fileops_freeing_end(space_dataset_of(object), object->fileid);
     return stable_after(status, object);
 }
 

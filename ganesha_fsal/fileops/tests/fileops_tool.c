@@ -183,7 +183,7 @@ static int tool_write_command(struct open_file *of, char **words, int count)
 static int tool_free_command(struct open_file *of, char **words, int count)
 {
     const off_t offset = (off_t)strtoull(words[2], NULL, 10);
-    int error = fileops_freeing_begin(of->status.st_dev, of->status.st_ino);
+    int error = fileops_freeing_begin(of->dataset, of->status.st_ino);
     if (error)
         return error;
     if (count < 4)
@@ -192,7 +192,7 @@ static int tool_free_command(struct open_file *of, char **words, int count)
         error = fallocate(of->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)strtoull(words[3], NULL, 10))
                     ? errno
                     : 0;
-    fileops_freeing_end(of->status.st_dev, of->status.st_ino);
+    fileops_freeing_end(of->dataset, of->status.st_ino);
     return error;
 }
 
