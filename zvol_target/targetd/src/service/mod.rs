@@ -90,8 +90,8 @@ impl Service {
     /// cannot be opened is logged, and tried again ([`Service::retry_portals`]).
     ///
     /// # Errors
-    /// [`ServiceError::Refused`] if the iSCSI server refuses the targets, [`ServiceError::Server`] if no portal can be opened,
-    /// [`ServiceError::NotStored`] if identifiers of portal groups cannot be stored.
+    /// [`ServiceError::Refused`] if the iSCSI server refuses the targets, [`ServiceError::NotStored`] if identifiers of portal
+    /// groups cannot be stored.
     pub async fn start(parts: Parts) -> Result<Self, ServiceError> {
         let mut this = Self {
             file: parts.file,
@@ -119,7 +119,7 @@ impl Service {
         }
         // Targets before portals: a host that logs in at once must not get "target removed".
         this.serve_targets(&this.configuration)?;
-        this.open_portals()?;
+        this.open_portals();
         Ok(this)
     }
 

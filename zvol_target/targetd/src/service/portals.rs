@@ -37,25 +37,17 @@ impl Service {
     }
 
     /// Opens the configured portals, as far as possible.
-    ///
-    /// # Errors
-    /// [`ServiceError::Server`] if none can be opened.
-    pub(super) fn open_portals(&mut self) -> Result<(), ServiceError> {
+    pub(super) fn open_portals(&mut self) {
         let Some(server) = &self.server else {
-            return Ok(());
+            return;
         };
         let desired = self.desired_portals(&self.configuration);
         let failed = server.open_portals(&desired);
         for (_, error) in &failed {
             tracing::error!(%error, "portal");
         }
-        let none = failed.len() == desired.len();
-        let shown = failed.iter();
-        self.missing = shown.map(|(p, error)| (*p, error.to_string())).collect();
-        match failed.into_iter().next() {
-            Some((_, error)) if none => Err(error.into()),
-            _ => Ok(()),
-        }
+        let failed = failed.into_iter();
+        self.missing = failed.map(|(p, error)| (p, error.to_string())).collect();
     }
 
     /// Tries again to open missing portals: an interface can have its address by now.
