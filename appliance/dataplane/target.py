@@ -55,7 +55,7 @@ class Lun:
     provisioning: str = "thin"
     """"thick" or "thin": the target shares no blocks of a thick one."""
     reservations: str | None = None
-    """Folder for persistent reservations that must survive a power loss."""
+    """Folder for persistent reservations. With it they survive a restart of the target and the removal of the LUN."""
     product: str = "zvaai volume"
     designation: AdoptedNames | None = None
     """Part of its identity: a LUN with other names is another LUN."""
@@ -77,15 +77,6 @@ CHANGING_TOGETHER = (
     ("product",),
 )
 """Parameters of a LUN that change in one step, so that a refusal does not block the others."""
-
-
-@dataclass(frozen=True)
-class Registrations:
-    """Initiator ports that are registered with a LUN by persistent reservations."""
-
-    initiators: tuple[str, ...]
-    survive: bool
-    """Whether they survive a power loss, and therefore also a removal of the LUN."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from appliance.dataplane.target import (
     Lun,
     LunSpace,
     Portal,
-    Registrations,
     ServedLun,
     ServedTarget,
     Status,
@@ -109,19 +108,6 @@ class TargetSocket:
         """Removes a LUN. Returns whether its path is closed; None (unknown) for a missing LUN."""
         response = self._unless_missing("luns.delete", target=target, number=number)
         return None if response is None else bool(response["closed"])
-
-    def registrations(self, target: str, number: int) -> Registrations:
-        """Registrations of persistent reservations; empty for a missing LUN, or if unknown after the daemon's start."""
-        try:
-            response = self._unless_missing("reservations.list", target=target, number=number)
-        except TargetRefusedError as error:
-            if error.code != NOT_SERVED:  # failed at the start: registrations may be in its file
-                raise
-            response = None
-        if response is None:
-            return Registrations((), survive=True)
-        ports = sorted({registration["initiator_port"] for registration in response["registrations"]})
-        return Registrations(tuple(ports), survive=bool(response["survives_power_loss"]))
 
     def forget_registrations(self, folder: str, uuid: str) -> bool:
         """Removes the registrations of a destroyed LUN from the folder; returns whether there were any."""

@@ -224,12 +224,6 @@ class Context:
             if row.number in served
         }
 
-    def registered(self, uuid: str) -> list[str]:
-        """Initiator ports whose persistent reservations end with the removal of the LUN, even if it returns."""
-        served = [lun.lun for target in self.served_targets() for lun in target.luns if lun.lun.uuid == uuid]
-        registrations = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
-        return sorted(port for registered in registrations if not registered.survive for port in registered.initiators)
-
     def served_targets(self) -> list[ServedTarget]:
         """State of our iSCSI target; empty if it does not exist. Raises UnavailableError."""
         with as_domain_errors():

@@ -140,7 +140,6 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         if request.lun is not None and request.lun != store.lun:
             steps.choose_lun(context, request.lun)
             steps.unused(context, store, request.force, "another LUN number takes it away from them")
-            steps.unreserved(context, store, request.force)
         groups = request.host_groups
         fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
         if fewer_groups:

@@ -17,7 +17,7 @@ from appliance.worker import reservations
 from appliance.worker.context import Context
 from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool
 from appliance.worker.snapshot_operations import held
-from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
+from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving
 from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
@@ -247,8 +247,6 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         hosts = sorted({host for store in stores for host in context.logged_in(store.id)})
         if hosts and not request.force:
             raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
-        for store in stores:
-            unreserved(context, store, request.force)
         out = tuple(store.id for store in stores)
         return ExportPlan(**of_pool(name), force=request.force, out_of_service=out)
 

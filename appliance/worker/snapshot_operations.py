@@ -223,7 +223,6 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
             names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
         steps.unused(context, store, force, "their cached data does not match the data after a rollback")
-        steps.unreserved(context, store, force)
         return RollbackPlan(
             subject=store.id, pools=(store.pool,), uuid=store.id, kind=store.kind, name=name,
             newer=[snapshot.name for snapshot in newer], out_of_service=(store.id,), force=force,

@@ -105,13 +105,6 @@ def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
         raise ConflictError(f"hosts are logged in that see {store.name}; {doing}", hosts, can_force=True)
 
 
-def unreserved(context: Context, store: Datastore, force: bool) -> None:
-    """Refused while persistent reservations would end, unless forced: a node that was fenced may write again then."""
-    ports = [] if force or store.kind != domain.VMFS else context.registered(store.uuid or "")
-    if ports:
-        raise ConflictError(f"persistent reservations of {store.name} end when its LUN is taken away", ports, can_force=True)
-
-
 def ensure_folder(context: Context, name: str) -> None:
     """The file system that datastores lie below; itself it holds nothing."""
     if context.scan(60).dataset(name) is not None:
@@ -182,8 +175,6 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
         return
     if hosts := context.logged_in(uuid):
         raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
-    if ports := context.registered(uuid):
-        raise ConflictError("persistent reservations would end", ports, can_force=True)
 
 
 def out_of_service(context: Context, uuid: str, pools: Collection[str], force: bool) -> None:

@@ -35,7 +35,6 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     def plan(self, context: Context, request: requests.DeleteDatastore) -> DeletePlan:
         store = domain.find(context.datastores(), request.id, "active")
         steps.unused(context, store, request.force, "deleting it takes it away from them")
-        steps.unreserved(context, store, request.force)
         trash = domain.trash_name(store.dataset)
         if not trash.endswith(f"-{store.id[:8]}"):
             trash = f"{trash}-{store.id[:8]}"
@@ -192,7 +191,6 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
         """Its pool may only be away: refused while hosts are logged in that are shown it, unless forced."""
         store = domain.find(context.datastores(), request.id, "missing")
         steps.unused(context, store, request.force, "they do not get it back with its pool")
-        steps.unreserved(context, store, request.force)
         return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force, export=store.export)
 
     def run(self, context: Context, plan: ForgetPlan, job_id: str, advance: Advance) -> DatastoreResult:

@@ -187,11 +187,11 @@ async def copy_by_token(disk: Disk, kind: int, block: int, sequence: int) -> Non
 
 
 async def register(disk: Disk, _kind: int, _block: int, sequence: int) -> None:
-    """PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY with APTPL."""
-    await disk.run(*cdb.persistent_reserve_out(REGISTER_AND_IGNORE_EXISTING_KEY, 0, 0, sequence, aptpl=True))
+    """PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY."""
+    await disk.run(*cdb.persistent_reserve_out(REGISTER_AND_IGNORE_EXISTING_KEY, 0, 0, sequence))
 
 
-REGISTRATION = OffloadKind("PERSISTENT RESERVE OUT with APTPL", register, key_survived)
+REGISTRATION = OffloadKind("PERSISTENT RESERVE OUT", register, key_survived)
 OFFLOADS: Sequence[OffloadKind] = [
     OffloadKind("COMPARE AND WRITE", compare_and_write, stamp_survived),
     OffloadKind("WRITE SAME(10)", write_same_10, stamp_survived),

@@ -19,7 +19,6 @@ from appliance.dataplane.target import (
     Lun,
     LunSpace,
     Portal,
-    Registrations,
     ServedLun,
     ServedTarget,
     Status,
@@ -43,8 +42,6 @@ class TargetSimulator(TargetSocket):
         self.logged_in: list[LoggedIn] = []
         self.unknown: list[UnknownInitiator] = []
         """Response of `sessions`, set by tests."""
-        self.registered: dict[str, Registrations] = {}
-        """By UUID, set by tests."""
         self.forgotten: list[tuple[str, str]] = []
         """Requests of `forget_registrations`: folder and UUID."""
         self.pools: list[dict[str, Any]] = []
@@ -138,29 +135,21 @@ class TargetSimulator(TargetSocket):
             self._targets[target] = replace(current, luns=luns)
 
     def delete_lun(self, target: str, number: int) -> bool | None:
-        """Closes the LUN immediately, unless it is busy. Registrations that survive return with the LUN."""
+        """Closes the LUN immediately, unless it is busy."""
         with self._lock:
             current = self._targets.get(target)
             gone = next((served.lun for served in current.luns if served.lun.number == number), None) if current else None
             if current is None or gone is None:
                 return None
             self._targets[target] = replace(current, luns=tuple(served for served in current.luns if served.lun.number != number))
-            if gone.uuid in self.registered and not (self.registered[gone.uuid].survive and gone.reservations):
-                del self.registered[gone.uuid]
             return gone.uuid not in self.busy
-
-    def registrations(self, target: str, number: int) -> Registrations:
-        with self._lock:
-            luns = self._targets[target].luns if target in self._targets else ()
-            uuids = [served.lun.uuid for served in luns if served.lun.number == number]
-            return self.registered.get(uuids[0] if uuids else "", Registrations((), survive=True))
 
     def forget_registrations(self, folder: str, uuid: str) -> bool:
         with self._lock:
             if any(served.lun.uuid == uuid for target in self._targets.values() for served in target.luns):
                 raise TargetRefusedError(-32602, f"uuid: {uuid} is a LUN that is there")
             self.forgotten.append((folder, uuid))
-            return self.registered.pop(uuid, None) is not None
+            return True
 
     def refresh_lun(self, target: str, number: int) -> None: ...
 

@@ -94,9 +94,9 @@ def lba_status_of(data: bytes) -> list[tuple[int, int, bool]]:
     return [(int.from_bytes(d[:8]), int.from_bytes(d[8:12]), d[12] & 0x0F == 1) for d in descriptors]
 
 
-def persistent_reserve_out(action: int, kind: int, key: int, action_key: int = 0, *, aptpl: bool = False) -> tuple[bytes, bytes]:
+def persistent_reserve_out(action: int, kind: int, key: int, action_key: int = 0) -> tuple[bytes, bytes]:
     """PERSISTENT RESERVE OUT (SPC-5 6.16) for the logical unit: the command and its parameter list."""
-    parameters = key.to_bytes(8) + action_key.to_bytes(8) + bytes(4) + bytes([aptpl]) + bytes(3)
+    parameters = key.to_bytes(8) + action_key.to_bytes(8) + bytes(8)
     return bytes([0x5F, action, kind, 0, 0]) + len(parameters).to_bytes(4) + bytes(1), parameters
 
 

@@ -12,7 +12,7 @@ import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
-from appliance.dataplane.target import LoggedIn, Lun, Registrations
+from appliance.dataplane.target import LoggedIn, Lun
 from appliance.domain import datastores as domain
 from appliance.worker import steps
 from appliance.worker.presenting import give_numbers
@@ -20,7 +20,6 @@ from appliance.worker.reservations import DATASET
 from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolBusy, PoolUnavailable
 
 ESX = "iqn.1998-01.com.vmware:esx1"
-PORT = f"{ESX},i,0x00023d000001"
 
 
 def target_of(appliance: Appliance) -> TargetSimulator:
@@ -67,46 +66,6 @@ def test_without_its_folder_a_lun_is_not_served(appliance: Appliance) -> None:
     job = appliance.job("POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB)})
     assert not job["result"]["served"] and "reservations" in job["result"]["problem"] and luns(appliance).keys() == {store}
     assert any("reservations" in alert["text"] for alert in appliance.get("/alerts")["items"])
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "forced"),
-    [
-        ("DELETE", "", None, "?force=true"),
-        ("PATCH", "", {"lun": 7}, {"lun": 7, "force": True}),
-        ("POST", "/snapshots/one/rollback", {}, {"force": True}),
-    ],
-    ids=["delete", "renumber", "rollback"],
-)
-def test_registrations_are_not_lost_unless_forced(method: str, path: str, body: Any, forced: Any, appliance: Appliance) -> None:
-    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
-    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    target = target_of(appliance)
-    target.registered[store] = Registrations((PORT,), survive=False)
-    problem = refused(appliance, method, f"/datastores/{store}{path}", body)
-    assert problem["blocking"] == [PORT] and problem["can_force"]
-    appliance.job(method, f"/datastores/{store}{path}{forced if isinstance(forced, str) else ''}",
-                  forced if isinstance(forced, dict) else None)  # fmt: skip
-    assert not target.registered
-
-
-def test_registrations_that_survive_a_loss_of_power_are_no_obstacle(appliance: Appliance) -> None:
-    """They are in the dataset, and are restored with the LUN."""
-    store = appliance.datastore("first")
-    target = target_of(appliance)
-    target.registered[store] = Registrations((PORT,), survive=True)
-    appliance.job("PATCH", f"/datastores/{store}", {"lun": 7})
-    assert target.registered[store].initiators == (PORT,) and luns(appliance)[store].number == 7
-
-
-def test_a_host_that_registers_while_a_job_waits_retains_its_reservation(appliance: Appliance) -> None:
-    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
-    with appliance.simulator.held_next("create_volume"):
-        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-        waiting = appliance.request("PATCH", f"/datastores/{store}", {"lun": 7}).json
-        target_of(appliance).registered[store] = Registrations((PORT,), survive=False)
-    assert waiting is not None and appliance.ended(waiting["id"])["state"] == "failed"
-    assert luns(appliance)[store].number == 0 and target_of(appliance).registered
 
 
 # --- closed volumes

@@ -472,7 +472,7 @@ def test_only_the_serving_daemon_is_queried(appliance: Appliance, monkeypatch: p
         raise GaneshaUnreachableError("no ganesha")
 
     with monkeypatch.context() as patch:
-        for name in ("targets", "sessions", "registrations", "host_groups", "status"):
+        for name in ("targets", "sessions", "host_groups", "status"):
             patch.setattr(appliance.target, name, no_target)
         appliance.job("POST", f"/datastores/{first}/snapshots/one/rollback", {})
         appliance.job("DELETE", f"/datastores/{first}")

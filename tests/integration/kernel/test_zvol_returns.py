@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cdb import TEST_UNIT_READY, write
 from support.programs import ProgramFailed, run, wait_for
+from support.raw_initiator import GOOD, Session
 from support.target import IQN, RpcError, Target
 from support.volumes import VolumeMaker
 from support.zfs import Pool
 
 NAME = "returning"
+UNIT_ATTENTION = 0x06
 
 
 def lun(target: Target) -> dict[str, Any]:
@@ -85,3 +89,29 @@ def test_a_copy_under_the_name_of_the_original_is_not_served(
     assert "dataset_guid" not in lun(target)
     run("qemu-io", "-f", "raw", "-c", "read -P 5 0 1M", target.url(0))
     target.call("luns.delete", {"target": IQN, "number": 0})
+
+
+def test_a_zvol_renamed_under_a_writer_is_served_on(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
+    device, dataset = make_volume(NAME, 16), f"{pool.name}/{NAME}"
+    target.add_lun(0, device, guid=guid(dataset))
+    run("zfs", "rename", dataset, f"{dataset}-renamed")
+    change = {"target": IQN, "number": 0, "path": f"{device}-renamed"}
+
+    async def write_during_change() -> None:
+        async with Session(target.portal) as session:
+            while (await session.execute(TEST_UNIT_READY)).status != GOOD:
+                pass
+            changing = asyncio.create_task(asyncio.to_thread(target.call, "luns.change", change))
+            after = 0
+            while after < 20:
+                after += changing.done()
+                answer = await session.execute(write(0, 8), data_out=bytes(4096))
+                assert answer.status == GOOD or answer.sense_codes[0] == UNIT_ATTENTION, answer
+            assert (await changing)["changed"]
+
+    asyncio.run(write_during_change())
+    target.kill()
+    target.start()
+    wait_for(lambda: lun(target)["state"] == "serving", "the zvol is served by its new name")
+    target.call("luns.delete", {"target": IQN, "number": 0})
+    run("zfs", "rename", f"{dataset}-renamed", dataset)

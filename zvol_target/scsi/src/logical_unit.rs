@@ -150,9 +150,8 @@ impl LogicalUnit {
         }
     }
 
-    /// Enables persistent reservations that survive a power loss (APTPL); `content` is the content of `store`. Without this call,
-    /// such requests are refused. A unit that replaces another one of the same disk takes over its reservations, and ignores
-    /// `content`.
+    /// Stores persistent reservations; `content` is the content of `store`. Without this call, requests with APTPL are refused. A
+    /// unit that replaces another one of the same disk takes over its reservations, and ignores `content`.
     #[must_use]
     pub fn with_reservation_store(
         mut self,
@@ -176,15 +175,9 @@ impl LogicalUnit {
         self.designation.as_ref()
     }
 
-    /// Store of the persistent reservations that survive a power loss.
+    /// Store of the persistent reservations.
     pub fn reservation_store(&self) -> Option<&Arc<dyn ReservationStore>> {
         self.reservation_store.as_ref()
-    }
-
-    /// Reservations that the store must contain: none unless a host requested it. `None` if unknown, before the unit was first
-    /// ready.
-    pub fn reservations_to_persist(&self) -> Option<PersistentReservations> {
-        Some(self.reservations()?.to_persist())
     }
 
     /// Registrations and reservation. `None` if unknown, before the unit was first ready.

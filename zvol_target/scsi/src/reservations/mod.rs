@@ -37,7 +37,7 @@ use crate::sam::Nexus;
 #[derive(Debug, Default)]
 struct State {
     persistent: PersistentReservations,
-    /// APTPL of the last registration: whether `persistent` survives a power loss.
+    /// APTPL of the last registration, which `PTPL_A` reports. It decides nothing else.
     persists: bool,
     /// PRGENERATION: changes counted from power on (SPC-5 6.16.2).
     generation: u32,
@@ -61,7 +61,7 @@ pub(crate) struct Reservations {
 struct Unstored(bool);
 
 impl Reservations {
-    /// Reservations of a disk after a power loss.
+    /// Reservations of a disk after a restart.
     pub(crate) fn restored(content: PersistentReservations) -> Self {
         Self {
             reserved: AtomicBool::new(content.reservation.is_some()),
@@ -87,11 +87,6 @@ impl Reservations {
             let nexus = RegisteredNexus::from(nexus);
             rule.conflicts_with(held.kind) && !state.persistent.may_use_all(&nexus)
         })
-    }
-
-    /// Reservations that must survive a power loss.
-    pub(crate) fn to_persist(&self) -> PersistentReservations {
-        self.read().to_persist()
     }
 
     /// The registrations and the reservation.
@@ -129,16 +124,6 @@ impl Reservations {
         let reserved = state.reserved_by.is_some() || state.persistent.reservation.is_some();
         self.reserved.store(reserved, Ordering::Release);
         result
-    }
-}
-
-impl State {
-    fn to_persist(&self) -> PersistentReservations {
-        if self.persists {
-            self.persistent.clone()
-        } else {
-            PersistentReservations::default()
-        }
     }
 }
 

@@ -40,7 +40,7 @@ enum Request {
     },
 }
 
-/// Makes the change; first on stable storage if it must survive a power loss. Then establishes the unit attentions.
+/// Makes the change, first on stable storage. Then establishes the unit attentions.
 ///
 /// # Errors
 /// RESERVATION CONFLICT; PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST, INVALID FIELD IN CDB, INVALID RELEASE OF
@@ -63,34 +63,29 @@ pub(crate) async fn persistent_reserve_out(
     let mut unstored = task.unless_aborted(reservations.changing.lock()).await?;
     execution.check_aborted()?;
 
-    let (mut next, mut persists, stored) = {
+    let stored = {
         let state = reservations.read();
         if state.reserved_by.is_some() {
             return Err(Failure::ReservationConflict);
         }
-        (state.persistent.clone(), state.persists, state.to_persist())
+        state.persistent.clone()
     };
+    let mut next = stored.clone();
     let consequences = request.perform(execution, &mut next)?;
-    if let (true, Some(requested)) = (consequences.counts, request.persists()) {
-        persists = requested;
-    }
     if let Some(store) = unit.reservation_store() {
-        let content = if persists {
-            next.clone()
-        } else {
-            PersistentReservations::default()
-        };
-        if unstored.0 || content != stored {
+        if unstored.0 || next != stored {
             unstored.0 = true;
-            let done = store.store(content).await;
+            let done = store.store(next.clone()).await;
             done.map_err(|error| not_stored(execution, &error))?;
             unstored.0 = false;
         }
     }
     reservations.change(|state| {
         state.persistent = next;
-        state.persists = persists;
         if consequences.counts {
+            if let Request::Register { persists, .. } = request {
+                state.persists = persists;
+            }
             state.generation = state.generation.wrapping_add(1);
         }
     });
@@ -149,13 +144,6 @@ fn other_target_ports(execution: &Execution) -> BTreeSet<RegisteredNexus> {
 }
 
 impl Request {
-    fn persists(&self) -> Option<bool> {
-        match self {
-            Self::Register { persists, .. } => Some(*persists),
-            Self::WithKey { .. } => None,
-        }
-    }
-
     fn perform(
         &self,
         execution: &Execution,

@@ -250,7 +250,7 @@ pub struct Lun {
     /// The initiators that may use it, among those of the target.
     #[serde(default = "Access::any")]
     pub initiators: Access,
-    /// Absolute directory of the file with persistent reservations that survive a power loss. Absent: none survive.
+    /// Absolute directory of the file with persistent reservations. Absent: none survive a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<PathBuf>,
     /// Thin or thick.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Persistent reservations that survive a power loss: one file for each logical unit.
+//! Persistent reservations on stable storage: one file for each logical unit.
 //!
 //! They are in a directory of the logical unit, not next to the configuration: a small dataset of the same pool as the data. If
 //! the pool is imported on another server, the reservations come with it.

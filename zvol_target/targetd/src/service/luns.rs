@@ -75,17 +75,18 @@ pub async fn change_lun(service: &Shared, target: &str, new: Lun) -> Result<bool
         target,
         number,
     };
-    place.check_reservations(&new)?;
-    if new.path == old.path && new.guid != old.guid {
+    place.check_reservations(&old, &new)?;
+    let stays_open = new.path == old.path || place.is_renamed_to(&new.path);
+    if stays_open && new.guid != old.guid {
         place.check_identity(&new).await?;
     }
-    let changes_kind = new.path == old.path && new.provisioning != old.provisioning;
+    let changes_kind = stays_open && new.provisioning != old.provisioning;
     let clones = if changes_kind {
         place.set_thick(&new)?
     } else {
         RunningClones::default()
     };
-    let changed = exchange(&place, &old, &new, candidate).await;
+    let changed = exchange(&place, &old, &new, stays_open, candidate).await;
     if changed.is_err() && changes_kind {
         place.set_thick(&old)?;
     }
@@ -113,12 +114,10 @@ async fn exchange(
     place: &Place<'_>,
     old: &Lun,
     new: &Lun,
+    stays_open: bool,
     candidate: Configuration,
 ) -> Result<Closing, ServiceError> {
-    let reopen = |lun: &Lun| {
-        let reservations = lun.reservations.clone();
-        (lun.path.clone(), lun.read_only, reservations)
-    };
+    let moves = new.reservations != old.reservations;
     let cache_ends = old.write_cache && !new.write_cache;
     if !place.is_serving()? {
         place.store(candidate)?;
@@ -126,13 +125,13 @@ async fn exchange(
         place.exchange_failed(new)?;
         return Ok(Closing::default());
     }
-    if reopen(new) != reopen(old) {
+    if !stays_open || moves || new.read_only != old.read_only {
         let mut is_closed = true;
-        let opened = if new.path == old.path || new.reservations != old.reservations {
+        let opened = if stays_open || moves {
             place.reopen(old, new).await?
         } else {
             match open_within(new, OPENING_TIMEOUT, Beginning::Present).await {
-                // In use perhaps by this unit, after its volume was renamed.
+                // In use perhaps by this unit, under another name.
                 Err(error) if error.is_in_use() => place.reopen(old, new).await?,
                 opened => {
                     is_closed = false;

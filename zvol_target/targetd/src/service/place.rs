@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes the running unit at a LUN's number.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,20 +39,20 @@ impl Place<'_> {
         Ok(matches!(lun.state, LunState::Serving { .. }))
     }
 
-    /// Reservations that must survive a power loss; none if they are unknown.
-    fn reservations_to_persist(&self) -> PersistentReservations {
+    /// Registrations and reservation; none if they are unknown.
+    fn persistent_reservations(&self) -> PersistentReservations {
         let service = self.service.borrow();
         let running = service.running_lun(self.target, self.number);
         running
-            .and_then(|running| running.unit.reservations_to_persist())
+            .and_then(|running| running.unit.persistent_reservations())
             .unwrap_or_default()
     }
 
-    /// Refuses to remove the directory of reservations that must survive a power loss.
-    pub(super) fn check_reservations(&self, new: &Lun) -> Result<(), ServiceError> {
-        let nothing = PersistentReservations::default();
-        if new.reservations.is_none() && self.reservations_to_persist() != nothing {
-            let reason = "hosts rely on reservations that survive a loss of power: remove them first (reservations.list)";
+    /// Refuses to remove the directory of reservations that exist.
+    pub(super) fn check_reservations(&self, old: &Lun, new: &Lun) -> Result<(), ServiceError> {
+        let removes = old.reservations.is_some() && new.reservations.is_none();
+        if removes && self.persistent_reservations() != PersistentReservations::default() {
+            let reason = "hosts rely on reservations that survive a restart: remove them first (reservations.clear)";
             return Err(Invalid {
                 place: "reservations".to_owned(),
                 reason: reason.to_owned(),
@@ -59,6 +60,16 @@ impl Place<'_> {
             .into());
         }
         Ok(())
+    }
+
+    /// Whether the path is that of the served zvol, which was renamed while it is open.
+    pub(super) fn is_renamed_to(&self, path: &Path) -> bool {
+        let service = self.service.borrow();
+        let running = service.running_lun(self.target, self.number);
+        let served = running.filter(|running| matches!(running.state, LunState::Serving { .. }));
+        served
+            .and_then(|running| running.unit.volume().dataset())
+            .is_some_and(|dataset| path == Path::new("/dev/zvol").join(dataset))
     }
 
     /// Refuses a GUID that the served volume does not have. A unit that is not served is checked when it is opened.
@@ -180,7 +191,7 @@ impl Place<'_> {
                 Beginning::Present
             } else {
                 // No command can change them from now on.
-                Beginning::Moved(self.reservations_to_persist())
+                Beginning::Moved(self.persistent_reservations())
             };
             match open_within(new, OPENING_TIMEOUT, beginning).await {
                 Ok(opened) => return Ok(opened),

@@ -22,7 +22,7 @@ const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const OPENING_POLL: Duration = Duration::from_millis(10);
 
 impl Service {
-    /// The registrations and the reservation of a logical unit, and whether they are stored.
+    /// The registrations and the reservation of a logical unit.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Unusable`] before the unit was first served, as they
@@ -31,15 +31,12 @@ impl Service {
         &self,
         target: &str,
         number: u16,
-    ) -> Result<(PersistentReservations, PersistentReservations), ServiceError> {
+    ) -> Result<PersistentReservations, ServiceError> {
         self.lun(target, number)?;
         let unit = self
             .running_lun(target, number)
             .map(|running| &running.unit);
-        let known = unit.and_then(|unit| {
-            let present = unit.persistent_reservations()?;
-            Some((present, unit.reservations_to_persist()?))
-        });
+        let known = unit.and_then(|unit| unit.persistent_reservations());
         known.ok_or_else(|| {
             let reason = "the reservations are unknown: the LUN has not been served yet";
             Unusable::Description(reason.to_owned()).into()

@@ -53,7 +53,7 @@ proptest! {
             let now = host.generation();
             prop_assert!(now == generation || now == generation + 1);
             generation = now;
-            prop_assert_eq!(store.last(), unit.reservations_to_persist().unwrap());
+            prop_assert_eq!(store.last(), unit.persistent_reservations().unwrap());
             let reservation = host.reservation();
             prop_assert_eq!(reservation.is_some(), after.reservation.is_some());
         }

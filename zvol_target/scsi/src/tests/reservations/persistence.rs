@@ -19,9 +19,10 @@ fn reservations_are_stored_before_good() {
     let second = Initiator::of(Arc::clone(&first.device));
     let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
     assert_eq!(first.data(&capabilities)[2..4], [0x15, 0x80]);
-    // Not requested yet.
+    // APTPL decides only what PTPL_A reports.
     first.register(0xa);
-    assert_eq!(store.count(), 0);
+    assert_eq!(store.count(), 1);
+    assert_eq!(first.data(&capabilities)[2..4], [0x15, 0x80]);
     assert_eq!(second.register_with(0xb, APTPL).status, Status::Good);
     assert_eq!(first.data(&capabilities)[2..4], [0x15, 0x81]);
     assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
@@ -29,10 +30,10 @@ fn reservations_are_stored_before_good() {
     assert_eq!(stored.registrations.len(), 2);
     let holder = stored.reservation.as_ref().unwrap().holder.as_ref();
     assert_eq!(holder.unwrap().initiator_port, first.port());
-    assert_eq!(store.count(), 2);
+    assert_eq!(store.count(), 3);
     // No change, so nothing is stored.
     assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
-    assert_eq!(store.count(), 2);
+    assert_eq!(store.count(), 3);
     // A power loss.
     let again = with_store(&store);
     assert_eq!(
@@ -42,11 +43,14 @@ fn reservations_are_stored_before_good() {
     assert_eq!(again.generation(), 0);
     assert!(!again.writes());
     assert_eq!(again.data(&capabilities)[3], 0x81);
-    // The last registration requests no persistence.
-    assert_eq!(second.out(REGISTER, 0, 0xb, 0xb), Status::Good);
-    assert_eq!(store.last(), PersistentReservations::default());
-    assert_eq!(with_store(&store).keys(), []);
-    assert_eq!(first.keys(), [0xa, 0xb]);
+    // A host that removes its key without APTPL leaves the others stored.
+    assert_eq!(second.out(REGISTER, 0, 0xb, 0), Status::Good);
+    assert_eq!(first.data(&capabilities)[3], 0x80);
+    let again = with_store(&store);
+    assert_eq!(
+        (again.keys(), again.reservation()),
+        (vec![0xa], Some((0xa, WE)))
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) struct Of {
 
 pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
     let target = canonical(&params.target)?;
-    let (present, stored) = service.reservations(&target, params.number)?;
+    let present = service.reservations(&target, params.number)?;
     let show = |nexus: &RegisteredNexus| {
         json!({
             "initiator_port": nexus.initiator_port,
@@ -40,7 +40,6 @@ pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
     Ok(json!({
         "registrations": registrations,
         "reservation": reservation,
-        "survives_power_loss": !stored.registrations.is_empty(),
     }))
 }
 
