@@ -20,6 +20,8 @@ from support.zfs import Pool
 INQUIRY = bytes([0x12, 0, 0, 0, 36, 0])
 BLOCK = bytes(4096)
 NOT_READY = 0x02
+OPERATIONS_OF_A_VOLUME = 128
+"""Writes that the target has in the kernel at once."""
 LONGEST_SECONDS = 30
 """Without the fence, a command waits until the pool answers."""
 
@@ -126,3 +128,26 @@ def test_a_pool_is_exported_under_its_luns(target: Target, other_pool: Pool, mak
     asyncio.run(export_under_sessions(target, other_pool))
     for number in (0, 1, 2):
         target.call("luns.delete", {"target": IQN, "number": number})
+
+
+async def lose_session_with_waiting_writes(target: Target, pool: FreezingPool) -> None:
+    writes = 2 * OPERATIONS_OF_A_VOLUME
+    with pool.frozen():
+        async with Session(target.portal) as old:
+            await ready(old, 0)
+            for number in range(writes):
+                await old.submit(write(number * 8, 8), data_out=b"\1" * len(BLOCK), lun=0)
+            await asyncio.sleep(2)
+        await asyncio.sleep(2)
+    async with Session(target.portal) as new:
+        await ready(new, 0)
+        data = (await new.execute(read(0, writes * 8), writes * len(BLOCK), lun=0)).data
+    written = sum(data[at] for at in range(0, len(data), len(BLOCK)))
+    assert 0 < written <= OPERATIONS_OF_A_VOLUME, written
+
+
+def test_writes_that_have_not_begun_end_with_their_session(target: Target, freezing_pool: FreezingPool) -> None:
+    """What is in the kernel is written; nothing else follows after the pool answers."""
+    target.add_lun(0, freezing_pool.create_volume("hanging", 64))
+    asyncio.run(lose_session_with_waiting_writes(target, freezing_pool))
+    target.call("luns.delete", {"target": IQN, "number": 0})

@@ -316,8 +316,8 @@ impl Execution<'_> {
         self.task.unless_aborted(held).await
     }
 
-    /// The output of an operation of the volume, which runs to its end. Waits for space in it end soon after the task was
-    /// aborted.
+    /// The output of an operation of the volume, which runs to its end. Soon after the task was aborted, waits for space in it
+    /// end, and parts that have not begun are not begun.
     pub(crate) async fn until_aborted<F: Future>(&self, operation: F) -> F::Output {
         volume::unless_given_up(|| self.task.is_aborted(), operation).await
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for space that end when the caller no longer needs the result.
+//! Waits for space, and for permits to run, that end when the caller no longer needs the result.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -17,8 +17,9 @@ tokio::task_local! {
 /// How often a wait checks whether it was given up.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// Runs `future` to its end. Once `is_given_up` returns true, its waits for space end within half a second with
-/// [`OutOfSpace`](crate::VolumeError::OutOfSpace). Reads and writes still complete.
+/// Runs `future` to its end. Once `is_given_up` returns true, its waits end within half a second with
+/// [`OutOfSpace`](crate::VolumeError::OutOfSpace): waits for space, and of operations that have not begun. Flushes, and
+/// operations that have begun, still complete.
 pub async fn unless_given_up<F: Future>(is_given_up: impl Fn() -> bool, future: F) -> F::Output {
     let mut future = pin!(future);
     let checked = poll_fn(|context| {

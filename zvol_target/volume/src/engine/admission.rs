@@ -7,6 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::urgent::is_urgent;
 use super::{Action, Backing, Operation};
+use crate::patience::{unless_given_up, wait};
 
 /// Operations of this length or more are long, bytes. Flushes count as long too.
 const LONG: usize = 256 << 10;
@@ -23,49 +24,58 @@ thread_local! {
 #[expect(dead_code, reason = "it is there to be dropped")]
 pub(super) struct Admission([Option<OwnedSemaphorePermit>; 3]);
 
-/// Waits until `operation` may run. First come, first served within each kind.
-pub(super) async fn admit(operation: &mut Operation) {
-    let long = operation.action() == Action::Synchronize || operation.buffer().len() >= LONG;
-    let admission = admission(operation.backing(), long).await;
-    operation.keep(admission);
+/// Waits until `operation` may run. First come, first served within each kind. Returns `None` once its caller has given it up.
+pub(super) async fn admit(operation: &mut Operation) -> Option<()> {
+    let backing = operation.backing();
+    let admission = if operation.action() == Action::Synchronize {
+        // A failed flush would count as a loss of the cached writes of others.
+        unless_given_up(|| false, admission(backing, true)).await
+    } else {
+        admission(backing, operation.buffer().len() >= LONG).await
+    };
+    operation.keep(admission?);
+    Some(())
 }
 
-/// Waits until an operation on `backing` may run.
-pub(super) async fn admission(backing: &Backing, long: bool) -> Admission {
+/// Waits until an operation on `backing` may run. Returns `None` once its caller has given it up.
+pub(super) async fn admission(backing: &Backing, long: bool) -> Option<Admission> {
     if is_urgent() {
-        return Admission([permit(backing.urgent()).await, None, None]);
+        let urgent = permit(backing.urgent()).await?;
+        return Some(Admission([Some(urgent), None, None]));
     }
     // First wait for the volume's permits, so that an operation that waits for them holds none of the shared ones.
-    let of_volume = [
-        if long {
-            permit(backing.long()).await
-        } else {
-            None
-        },
-        permit(backing.running()).await,
-    ];
-    let of_reactor = if long {
-        permit(&LONG_OPERATIONS.with(Arc::clone)).await
+    let long_of_volume = if long {
+        Some(permit(backing.long()).await?)
     } else {
         None
     };
-    let [long_of_volume, of_volume] = of_volume;
-    Admission([long_of_volume, of_volume, of_reactor])
+    let of_volume = permit(backing.running()).await?;
+    let of_reactor = if long {
+        Some(permit(&LONG_OPERATIONS.with(Arc::clone)).await?)
+    } else {
+        None
+    };
+    Some(Admission([long_of_volume, Some(of_volume), of_reactor]))
 }
 
 async fn permit(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // It fails only for a closed semaphore, and none is ever closed.
-    Arc::clone(semaphore).acquire_owned().await.ok()
+    // An error means that none is free: no semaphore is ever closed.
+    match Arc::clone(semaphore).try_acquire_owned() {
+        Ok(permit) => Some(permit),
+        Err(_) => wait(Arc::clone(semaphore).acquire_owned()).await?.ok(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
     use crate::Buffer;
+    use crate::engine::run;
 
     fn backing() -> Arc<Backing> {
         Arc::new(Backing::new(tempfile::tempfile().unwrap()))
@@ -82,14 +92,14 @@ mod tests {
                 admission.poll(&mut Context::from_waker(Waker::noop()))
             };
             match polled {
-                Poll::Ready(()) => admitted.push(operation),
+                Poll::Ready(_) => admitted.push(operation),
                 Poll::Pending => return admitted,
             }
         }
     }
 
-    #[test]
-    fn long_operations_do_not_block_short_ones_of_the_volume() {
+    #[tokio::test]
+    async fn long_operations_do_not_block_short_ones_of_the_volume() {
         let volume = backing();
         let long = admit_all(&volume, LONG);
         let short = admit_all(&volume, 4096);
@@ -102,8 +112,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn urgent_operations_wait_for_each_other_only() {
+    #[tokio::test]
+    async fn urgent_operations_wait_for_each_other_only() {
         let volume = backing();
         let _bulk = [admit_all(&volume, LONG), admit_all(&volume, 4096)];
         let admit_one = || {
@@ -130,8 +140,37 @@ mod tests {
         assert!(admit_all(&volume, 512).is_empty());
     }
 
-    #[test]
-    fn a_volume_that_hangs_does_not_block_others() {
+    #[tokio::test]
+    async fn a_write_that_is_given_up_before_it_began_changes_nothing() {
+        let volume = backing();
+        let running = admit_all(&volume, 4096);
+        let data = Buffer::from(&[1; 512][..]);
+        let write = Operation::new(Arc::clone(&volume), Action::Write, 0, data, false);
+        let given_up = Cell::new(false);
+        let mut write = pin!(unless_given_up(|| given_up.get(), run(write)));
+        let polled = write.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        given_up.set(true);
+        drop(running);
+        assert!(write.await.is_err());
+        assert_eq!(volume.file().metadata().unwrap().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_flush_runs_even_if_it_is_given_up() {
+        let volume = backing();
+        let running = admit_all(&volume, LONG);
+        let nothing = Buffer::new(0);
+        let flush = Operation::new(Arc::clone(&volume), Action::Synchronize, 0, nothing, false);
+        let mut flush = pin!(unless_given_up(|| true, run(flush)));
+        let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(running);
+        flush.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_volume_that_hangs_does_not_block_others() {
         let hangs = backing();
         let hanging = [admit_all(&hangs, LONG), admit_all(&hangs, 4096)];
         let other = backing();

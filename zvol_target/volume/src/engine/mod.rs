@@ -110,28 +110,35 @@ impl From<io::Error> for Failed {
 /// Runs `operation` to its end. Returns its buffer, which a read has filled.
 ///
 /// # Errors
-/// [`Failed`].
+/// [`Failed`]; [`given_up`] if the caller gave it up before it began.
 pub(crate) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     if operation.completes_in_memory() {
         let result = operation.run_blocking();
         return operation.finish(result);
     }
-    admission::admit(&mut operation).await;
+    let admitted = admission::admit(&mut operation).await;
+    admitted.ok_or_else(given_up)?;
     match uring::current() {
         Some(ring) if !operation.is_serialized_by_uring() => ring.run(operation).await,
         _ => thread_pool::run(operation).await,
     }
 }
 
+/// Error of an operation that was given up before it began ([`crate::unless_given_up`]): that of every wait that ends so.
+fn given_up() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
 /// Runs a system call in a thread, if it can take long and does not transfer the volume's data.
 ///
 /// # Errors
-/// Those of `work`.
+/// Those of `work`; [`given_up`] if the caller gave it up before it began.
 pub(crate) async fn call<T: Send + 'static>(
     backing: &Arc<Backing>,
     work: impl FnOnce(&Backing) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let admission = admission::admission(backing, true).await;
+    let admission = admission.ok_or_else(given_up)?;
     let of_thread = Arc::clone(backing);
     thread_pool::run_in_thread(move || {
         let result = work(&of_thread);
