@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
+use std::mem::take;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use scsi::sam::{Nexus, ScsiTarget};
 use socket2::SockRef;
@@ -197,14 +199,7 @@ impl Connection {
 
     /// Serves the initiator until the connection ends. Ready when the last command has also ended; the initiator can log in
     /// before that.
-    pub async fn run(self) {
-        let (mut running, held_memory) = self.serve().await;
-        while running.next().await.is_some() {}
-        drop(held_memory);
-    }
-
-    /// Serves the initiator until the connection ends. Returns the commands that have not ended, and their memory account.
-    async fn serve(mut self) -> (FuturesUnordered<Running>, HeldMemory) {
+    pub async fn run(mut self) {
         let end = poll_fn(|context| self.poll_turn(context)).await;
         let initiator = &self.registration.record.initiator;
         match &end {
@@ -225,50 +220,45 @@ impl Connection {
                 | End::Ended(EndReason::Reinstated | EndReason::MemoryShort)
                 | End::Io(_)
         );
+        if let End::Ended(EndReason::MemoryShort) = end {
+            // Drop everything at once, including the kernel's send buffer: the initiator does not read it.
+            self.outbound = Outbound::default();
+            self.long_data = LongData::default();
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
+        self.end_nexus().await;
         match end {
-            End::Logout(request) => {
-                self.end_nexus().await;
-                self.push_logout_response(&request);
-                self.flush_last_words().await;
-            }
+            End::Logout(request) => self.push_logout_response(&request),
             End::DataOutMissing | End::Ended(EndReason::Shutdown | EndReason::Removed) => {
                 self.push_connections_dropped();
-                self.flush_last_words().await;
-                self.end_nexus().await;
             }
-            // A Reject can be queued.
-            End::Frame(_) | End::Protocol(_) => {
-                self.flush_last_words().await;
-                self.end_nexus().await;
-            }
-            End::Ended(EndReason::MemoryShort) => {
-                // Drop everything at once, including the kernel's send buffer: the initiator does not read it.
-                self.outbound = Outbound::default();
-                self.long_data = LongData::default();
-                let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-                self.end_nexus().await;
-            }
-            End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_) => {
-                self.end_nexus().await;
-            }
+            _ => {}
         }
-        // The initiator can log in again from here on. Units with running commands are fenced for it.
-        let Self {
-            stream,
-            inbound,
-            registration,
-            running,
-            memory,
-            held_memory,
-            ..
-        } = self;
-        memory.set_unread(0);
-        drop(registration);
-        if lingers {
-            linger(stream, inbound).await;
-        }
-        held_memory.set(memory.total());
-        (running, held_memory)
+        let mut running = take(&mut self.running);
+        let last_words = async move {
+            if lingers {
+                self.flush_last_words().await;
+            }
+            // The initiator can log in again from here on. Units with running commands are fenced for it.
+            let Self {
+                stream,
+                inbound,
+                registration,
+                memory,
+                held_memory,
+                ..
+            } = self;
+            memory.set_unread(0);
+            drop(registration);
+            if lingers {
+                linger(stream, inbound).await;
+            }
+            held_memory.set(memory.total());
+            held_memory
+        };
+        // Commands run on in the meantime: other hosts can wait for the ranges that they hold.
+        let ended = async { while running.next().await.is_some() {} };
+        let (_held_memory, ()) = join(last_words, ended).await;
     }
 
     async fn flush_last_words(&mut self) {

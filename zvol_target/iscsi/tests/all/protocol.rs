@@ -456,6 +456,35 @@ fn logout_ends_running_commands_first() {
 }
 
 #[test]
+fn commands_run_on_while_a_connection_waits_for_its_initiator_to_close() {
+    let fixture = Fixture::new();
+    let ends_soon = || {
+        let mut initiator = fixture.log_in();
+        let command = initiator.command(&[HANG, 0, 0, 0, 0, 0]);
+        initiator.send(command.encode(), &[]);
+        wait_until("it runs", || fixture.device.task_count() == 1);
+        let logout = LogoutRequest {
+            immediate: true,
+            initiator_task_tag: 77,
+            cid: 1,
+            cmd_sn: initiator.cmd_sn,
+            ..LogoutRequest::default()
+        };
+        initiator.send(logout.encode(), &[]);
+        assert!(matches!(
+            initiator.receive().pdu,
+            TargetPdu::LogoutResponse(_)
+        ));
+        let began = Instant::now();
+        fixture.device.release();
+        wait_until("it has ended", || fixture.device.task_count() == 0);
+        // The connection waits for a second.
+        began.elapsed() < Duration::from_millis(500)
+    };
+    assert!((0..5).any(|_| ends_soon()));
+}
+
+#[test]
 fn a_second_login_replaces_the_session() {
     let fixture = Fixture::new();
     let mut old = fixture.log_in();
