@@ -16,7 +16,7 @@ use volume::engine::{self, EngineChoice, EngineError, EngineKind};
 use crate::command_line::{Listen, ServeOptions};
 use crate::configuration::{ConfigurationFile, FileError};
 use crate::control::{ControlMethods, ControlSocket, Engine, SocketError};
-use crate::notify::{notify, watchdog_interval};
+use crate::notify::notify;
 use crate::service::{Parts, Service, ServiceError, Shared, poll_sizes, retry_failed};
 use crate::space;
 
@@ -123,7 +123,6 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
         () = control.serve(methods) => {}
         () = maintain(&service) => {}
         () = space::monitor(&service) => {}
-        () = keep_watchdog_quiet() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -149,20 +148,6 @@ async fn maintain(service: &Shared) {
         if let Err(error) = service.borrow_mut().sync() {
             tracing::error!(%error, "configuration");
         }
-    }
-}
-
-/// Notifies the service manager regularly that this thread is alive. Never returns.
-async fn keep_watchdog_quiet() {
-    match watchdog_interval() {
-        Some(patience) => {
-            let mut interval = tokio::time::interval(patience / 2);
-            loop {
-                interval.tick().await;
-                notify("WATCHDOG=1");
-            }
-        }
-        None => std::future::pending().await,
     }
 }
 

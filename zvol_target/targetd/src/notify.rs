@@ -3,7 +3,6 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
 
 /// Sends `state`, such as `READY=1`, to the socket in `NOTIFY_SOCKET`, if it is set.
 pub fn notify(state: &str) {
@@ -20,14 +19,4 @@ pub fn notify(state: &str) {
     if let Err(error) = sent {
         tracing::warn!(%error, state, "the service manager was not notified");
     }
-}
-
-/// Time limit of the service manager for the next `WATCHDOG=1` (`sd_watchdog_enabled(3)`); `None`: no limit.
-pub fn watchdog_interval() -> Option<Duration> {
-    let meant = std::env::var("WATCHDOG_PID").ok();
-    if meant.is_some_and(|process| process != std::process::id().to_string()) {
-        return None;
-    }
-    let microseconds: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
-    (microseconds > 0).then(|| Duration::from_micros(microseconds))
 }
