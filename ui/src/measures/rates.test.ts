@@ -44,7 +44,7 @@ describe("lunsOf", () => {
       copied_bytes: 4,
       zeroed_bytes: 2,
       unmapped_bytes: 1,
-      fallback_bytes: { dirty: 4, overlap: 0 },
+      fallback_bytes: { dirty: 4, thick: 0 },
     };
     const [lun] = lunsOf({ luns: [{ uuid: "u", offload }] });
     expect([...(lun?.fallbacks ?? [])]).toEqual([["dirty", 4]]);

@@ -286,7 +286,6 @@ export const datastores = {
         other_block_size: ["Source and destination have different block sizes", "Make datastores with the same block size."],
         other_key: ["Source and destination are encrypted with different keys", "Keep them below one encryption root."],
         dirty: ["The source was written seconds before", "Nothing. Blocks can be cloned once they are on disk."],
-        overlap: ["Source and destination overlap", "Nothing."],
         thick: ["Source or destination is thick", "Nothing: thick datastores share no blocks. Use thin ones for fast clones."],
         failed: ["OpenZFS refused the clone", "See the target's log: journalctl -u zvaai-target."],
       } as Readonly<Record<string, readonly [string, string]>>,

@@ -43,7 +43,6 @@ mod stopped {
     pub(super) const OTHER_KEY: u32 = 12;
     pub(super) const OTHER_BLOCK_SIZE: u32 = 13;
     pub(super) const UNALIGNED: u32 = 14;
-    pub(super) const OVERLAP: u32 = 16;
     pub(super) const DIRTY: u32 = 17;
     pub(super) const SIGNAL: u32 = 18;
 }
@@ -108,7 +107,7 @@ pub(crate) fn clone_range(
 fn refusal(request: &ZvolCloneRange, done: CloneStep, error: io::Error) -> CloneRefusal {
     use stopped::{
         BAD_REQUEST, DIRTY, NOT_BLOCK_DEVICE, NOT_ZVOL, OTHER_BLOCK_SIZE, OTHER_KEY, OTHER_POOL,
-        OTHER_VERSION, OVERLAP, PARTITION, READ_ONLY, REMOVED, UNALIGNED, UNKNOWN_LAYOUT,
+        OTHER_VERSION, PARTITION, READ_ONLY, REMOVED, UNALIGNED, UNKNOWN_LAYOUT,
     };
     let unsupported = Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP);
     let (reason, error) = match request.stopped {
@@ -117,7 +116,6 @@ fn refusal(request: &ZvolCloneRange, done: CloneStep, error: io::Error) -> Clone
         OTHER_KEY => (FallbackReason::OtherKey, None),
         OTHER_BLOCK_SIZE => (FallbackReason::OtherBlockSize, None),
         UNALIGNED => (FallbackReason::Unaligned, None),
-        OVERLAP => (FallbackReason::Overlap, None),
         READ_ONLY => (FallbackReason::Failed, Some(VolumeError::ReadOnly)),
         REMOVED => (FallbackReason::Failed, Some(VolumeError::Gone(error))),
         OTHER_VERSION | BAD_REQUEST | NOT_BLOCK_DEVICE | NOT_ZVOL | PARTITION | UNKNOWN_LAYOUT => {

@@ -33,7 +33,6 @@ from support.zfs import Pool
 
 VolumeOf = Callable[..., Path]
 SetParameter = Callable[[str, int], None]
-FURTHER = pytest.mark.long("5 s each: both directions are in each run")
 OTHER_SIZE = pytest.mark.long("15 to 40 s each: 16K is the usual size of blocks")
 BLOCK = 16384
 STAMP = struct.Struct(">QQ")
@@ -173,18 +172,6 @@ def test_unaligned(volume: VolumeOf, target: Target, geometry: str) -> None:
     assert reasons == ({reason: 8 * MIB - cloned} if reason else {}), offload
     blocks_shared = shared(dvas(dataset_of(source)), dvas(dataset_of(destination)), to - from_)
     assert blocks_shared * BLOCK >= cloned
-
-
-@pytest.mark.parametrize("by", [BLOCK, -MIB, *(pytest.param(by, marks=FURTHER) for by in (-BLOCK, MIB, 4096))])
-def test_overlapping_inside_one_lun(volume: VolumeOf, target: Target, by: int) -> None:
-    """The destination gets the source's previous content, in either direction."""
-    disk = volume(16, filled=16)
-    serve(target, disk)
-    before = read_direct(disk, 16 * MIB)
-    at = 2 * MIB
-    act_on(target, 1, lambda disks: disks.copy(8 * MIB, from_=at, to=at + by, destination=0))
-    expected = before[: at + by] + before[at : at + 8 * MIB] + before[at + by + 8 * MIB :]
-    assert read_direct(disk, 16 * MIB) == expected
 
 
 def test_unshareable_blocks_are_copied_and_the_reason_counted(

@@ -299,7 +299,6 @@ export const datastores: Texts["datastores"] = {
           "Die Quelle wurde Sekunden vorher geschrieben",
           "Nichts. Blöcke können geklont werden, sobald sie auf der Disk sind.",
         ],
-        overlap: ["Quelle und Ziel überschneiden sich", "Nichts."],
         thick: [
           "Quelle oder Ziel ist thick",
           "Nichts: Thick-Datastores teilen keine Blöcke. Nehmen Sie für schnelle Klone Thin-Datastores.",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! EXTENDED COPY(LID1) (SPC-4 6.5).
 
+use std::sync::Arc;
+
 use super::copy_manager::{CopyEnd, resolve};
 use super::operations::RunningOperation;
 use super::parameter_list::{self, Cscd, LENGTH_ERROR, MAXIMUM_LIST_BYTES, ParameterList};
@@ -21,7 +23,8 @@ const SERVICE_ACTION: u8 = 0x00;
 ///
 /// # Errors
 /// The errors of [`parameter_list::parse`]; OPERATION IN PROGRESS, INSUFFICIENT RESOURCES; COPY ABORTED with the number of the
-/// segment: missing CSCD descriptor, unknown logical unit, missing blocks, an error of a logical unit.
+/// segment: missing CSCD descriptor, unknown logical unit, missing blocks, source and destination that overlap, an error of a
+/// logical unit.
 pub(crate) async fn extended_copy(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let length = execution.cdb.u32(10);
     if length == 0 {
@@ -128,14 +131,21 @@ impl<'a> Checking<'a> {
         let source_offset = offset(source, segment.source_address, from, length);
         let destination_offset = offset(destination, segment.destination_address, to, length);
         // Errors in a segment have no specific code (SPC-4 5.17.7.4).
-        let out_of_range = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
+        let code = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
+        let source_offset = source_offset.ok_or_else(|| self.invalid(code, SOURCE_ADDRESS_AT))?;
+        let destination_offset =
+            destination_offset.ok_or_else(|| self.invalid(code, DESTINATION_ADDRESS_AT))?;
+        // After a failure in the middle, the source of a retry would be destroyed.
+        if Arc::ptr_eq(&source.unit.volume, &destination.unit.volume)
+            && source_offset.abs_diff(destination_offset) < length
+        {
+            return Err(self.invalid(code, DESTINATION_ADDRESS_AT));
+        }
         Ok(Transfer {
             source,
-            source_offset: source_offset
-                .ok_or_else(|| self.invalid(out_of_range, SOURCE_ADDRESS_AT))?,
+            source_offset,
             destination,
-            destination_offset: destination_offset
-                .ok_or_else(|| self.invalid(out_of_range, DESTINATION_ADDRESS_AT))?,
+            destination_offset,
             length,
             watch: None,
         })

@@ -24,7 +24,7 @@ use crate::task_set::Aborted;
 /// aligned to its blocks.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes to copy; any existing bytes, in blocks of any size.
+/// Bytes to copy; any existing bytes, in blocks of any size. If source and destination overlap, `watch` must stop it.
 pub(super) struct Transfer<'a> {
     pub(super) source: &'a CopyEnd,
     /// First byte in the source.
@@ -79,29 +79,19 @@ pub(super) async fn transfer(
         length,
         ..
     } = *what;
-    let overlapping = Arc::ptr_eq(&what.source.unit.volume, &what.destination.unit.volume)
-        && source_offset.abs_diff(destination_offset) < length;
-    // Piece by piece, in the direction in which none overwrites what a later piece reads.
-    let backward = overlapping && destination_offset > source_offset;
     let copy_manager = &execution.device.copy_manager;
     let mut done = 0;
     while done < length {
-        let left = destination_offset..destination_offset + length;
-        let piece = if backward {
-            let end = left.end - done;
-            ((end - 1) / PIECE_BYTES * PIECE_BYTES).max(left.start)..end
-        } else {
-            let start = left.start + done;
-            start..left.end.min((start / PIECE_BYTES + 1) * PIECE_BYTES)
-        };
+        let start = destination_offset + done;
+        let end = (destination_offset + length).min((start / PIECE_BYTES + 1) * PIECE_BYTES);
         // Each piece waits for a permit, so that a long copy does not block others.
         let turn = copy_manager.turn(execution.nexus, execution.task).await?;
         let range = CopyRange {
             source: Arc::clone(&what.source.unit.volume),
-            source_offset: source_offset + (piece.start - destination_offset),
+            source_offset: source_offset + done,
             destination: Arc::clone(&what.destination.unit.volume),
-            destination_offset: piece.start,
-            length: piece.end - piece.start,
+            destination_offset: start,
+            length: end - start,
         };
         let mut report = CopyReport::default();
         let steps = HeldSteps {
@@ -116,15 +106,7 @@ pub(super) async fn transfer(
         let stop = steps.stop.into_inner();
         let bytes = report.total_bytes();
         done += range.length;
-        // A backward copy has no completed beginning before its end.
-        let begun = if !backward {
-            bytes
-        } else if done == length && copied.is_ok() {
-            length
-        } else {
-            0
-        };
-        operation.change(|progress| progress.bytes += begun);
+        operation.change(|progress| progress.bytes += bytes);
         execution.bytes += bytes;
         execution.offloaded.add(&OffloadStatistics::from(&report));
         copied.map_err(|error| stop_of(execution, what, error, stop))?;

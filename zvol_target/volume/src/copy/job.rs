@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a copy: chooses a method and an order for its parts.
+//! Runs a copy: chooses a method for each of its parts.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::cloning::Cloning;
 use super::holes::{Holes, Next};
@@ -12,8 +11,6 @@ use crate::{Allocation, Stability};
 
 /// Longest step of a hole. No data moves, but the lock is held while the map is checked and the destination discarded.
 const LONGEST_HOLE: u64 = 64 << 20;
-/// If source and destination overlap at a smaller distance, steps that do not overlap themselves are too short for clones.
-const CLOSEST: u64 = 256 << 10;
 
 /// Parts of a copy, as ranges of bytes counted from its beginning.
 pub(super) struct Job<'a> {
@@ -117,68 +114,6 @@ impl Job<'_> {
         transfer::parallel(self, rest, reason, report).await?;
         transfer::parallel(self, tail, cloning.reason().unwrap_or(unaligned), report).await
     }
-
-    /// Copies step by step, in the direction in which no step overwrites what a later step reads. A backward copy reports its
-    /// results at the end.
-    async fn overlapping(
-        &self,
-        cloning: &mut Cloning,
-        report: &mut CopyReport,
-    ) -> Result<(), CopyError> {
-        let CopyRange {
-            source_offset,
-            destination_offset,
-            length,
-            ..
-        } = *self.range;
-        let distance = destination_offset.abs_diff(source_offset);
-        let longest = distance.clamp(CLOSEST, super::cloning::STEP);
-        let longest = longest - longest % logical_block(&*self.range.destination);
-        if distance < CLOSEST {
-            cloning.give_up(FallbackReason::Overlap);
-        }
-        let backward = destination_offset > source_offset;
-        let mut come = CopyReport::default();
-        let mut done = 0;
-        while done < length {
-            let (begin, end) = if backward {
-                (0, length - done)
-            } else {
-                (done, length)
-            };
-            // Steps end at multiples, so that all but the first and the last are aligned to the cloning unit.
-            let part = if backward {
-                let edge = (destination_offset + end - 1) / longest * longest;
-                edge.saturating_sub(destination_offset).max(begin)..end
-            } else {
-                let edge = ((destination_offset + begin) / longest + 1) * longest;
-                begin..(edge - destination_offset).min(end)
-            };
-            done += part.end - part.start;
-            self.one_overlapping(part, cloning, &mut come).await?;
-            if !backward {
-                report.add(&std::mem::take(&mut come));
-            }
-        }
-        report.add(&come);
-        Ok(())
-    }
-
-    async fn one_overlapping(
-        &self,
-        part: Range<u64>,
-        cloning: &mut Cloning,
-        report: &mut CopyReport,
-    ) -> Result<(), CopyError> {
-        let [head, middle, tail] = cloning.split(self.range, part.clone());
-        if middle.is_empty() || !head.is_empty() || !tail.is_empty() {
-            let reason = cloning.reason().unwrap_or(FallbackReason::Unaligned);
-            return transfer::whole(self, part, reason, report).await;
-        }
-        let rest = cloning.run(self, middle, report).await?;
-        let reason = cloning.reason().unwrap_or(FallbackReason::Unsupported);
-        transfer::whole(self, rest, reason, report).await
-    }
 }
 
 /// Copies all of `range`.
@@ -187,12 +122,6 @@ pub(super) async fn run(
     steps: &dyn Steps,
     report: &mut CopyReport,
 ) -> Result<(), CopyError> {
-    let job = Job { range, steps };
     let mut cloning = Cloning::new(range);
-    let same = Arc::ptr_eq(&range.source, &range.destination);
-    if same && range.source_offset.abs_diff(range.destination_offset) < range.length {
-        job.overlapping(&mut cloning, report).await
-    } else {
-        job.forward(&mut cloning, report).await
-    }
+    Job { range, steps }.forward(&mut cloning, report).await
 }

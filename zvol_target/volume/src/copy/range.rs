@@ -8,8 +8,7 @@ use std::sync::Arc;
 use crate::{LocalBoxFuture, Volume, VolumeError};
 
 /// A range to copy, in bytes. It need not consist of whole blocks; the rest of a block that is written in part does not change.
-/// If source and destination overlap in one volume, the result is as if the whole source were read before the first write.
-/// Splitting the range would lose that.
+/// Source and destination must not overlap in one volume.
 #[derive(Clone)]
 pub struct CopyRange {
     /// Volume to read.
@@ -24,8 +23,7 @@ pub struct CopyRange {
     pub length: u64,
 }
 
-/// One step of a copy, in bytes: the range that is read and the range that is written under one lock. Both can be in one volume,
-/// and can overlap.
+/// One step of a copy, in bytes: the range that is read and the range that is written under one lock. Both can be in one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// First byte in the source.

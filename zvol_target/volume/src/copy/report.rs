@@ -17,8 +17,6 @@ pub enum FallbackReason {
     OtherKey,
     /// Source blocks were not on disk yet.
     Dirty,
-    /// Source and destination overlap.
-    Overlap,
     /// Source or destination is thick: its blocks are never shared.
     Thick,
     /// The backend failed to clone; the log has the error.
@@ -27,14 +25,13 @@ pub enum FallbackReason {
 
 impl FallbackReason {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Unsupported,
         Self::Unaligned,
         Self::OtherPool,
         Self::OtherBlockSize,
         Self::OtherKey,
         Self::Dirty,
-        Self::Overlap,
         Self::Thick,
         Self::Failed,
     ];
@@ -58,16 +55,6 @@ impl CopyReport {
     /// Counts bytes that were not cloned for a reason.
     pub(super) fn fall_back(&mut self, reason: FallbackReason, bytes: u64) {
         self.fallback_bytes[reason as usize] += bytes;
-    }
-
-    /// Adds the report of another part.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.cloned_bytes += other.cloned_bytes;
-        self.copied_bytes += other.copied_bytes;
-        self.zeroed_bytes += other.zeroed_bytes;
-        for (sum, bytes) in self.fallback_bytes.iter_mut().zip(other.fallback_bytes) {
-            *sum += bytes;
-        }
     }
 
     /// Bytes done in any way.

@@ -41,23 +41,6 @@ pub(super) async fn locked(
     in_order(job, part, false, reason, report).await
 }
 
-/// Copies a part whose source and destination can overlap: reads all of it before the first write. At most one step long.
-pub(super) async fn whole(
-    job: &Job<'_>,
-    part: Range<u64>,
-    reason: FallbackReason,
-    report: &mut CopyReport,
-) -> Result<(), CopyError> {
-    if part.is_empty() {
-        return Ok(());
-    }
-    let step = job.step(&part);
-    let _locked = job.steps.lock(step).await?;
-    let piece = piece(job.range, step).await?;
-    piece.count(reason, report);
-    Ok(())
-}
-
 async fn in_order(
     job: &Job<'_>,
     part: Range<u64>,

@@ -159,29 +159,6 @@ fn holes_and_zeroes_become_holes() {
 }
 
 #[test]
-fn an_overlapping_copy_equals_reading_everything_first() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    on_each_engine(async || {
-        let [source, _] = two(directory.path());
-        for distance in [
-            0,
-            512,
-            4096,
-            100 << 10,
-            300 << 10,
-            MIB,
-            3 * MIB + 512,
-            5 * MIB,
-        ] {
-            for (from, to) in [(MIB, MIB + distance), (MIB + distance, MIB)] {
-                fill(&*source, distance as u8 ^ 3).await;
-                check(&range(&source, from, &source, to, 4 * MIB + 512)).await;
-            }
-        }
-    });
-}
-
-#[test]
 fn on_xfs_blocks_are_shared_and_edges_copied() {
     if !is_root() {
         return;
@@ -222,17 +199,6 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
         );
         let (report, _) = check(&range(&source, 0, &other, 4096, 512)).await;
         assert_eq!((report.copied_bytes, report.cloned_bytes), (512, 0));
-
-        // Overlapping ranges: with a distance that permits clones, and with a shorter one.
-        let (report, _) = check(&range(&source, 0, &source, 2 * MIB, 8 * MIB)).await;
-        assert_eq!(report.cloned_bytes, 8 * MIB, "{report:?}");
-        let (report, _) = check(&range(&source, 2 * MIB, &source, MIB, 8 * MIB)).await;
-        assert_eq!(report.cloned_bytes, 8 * MIB, "{report:?}");
-        let (report, _) = check(&range(&source, 0, &source, 8192, 8 * MIB)).await;
-        assert_eq!(
-            report.fallback_bytes[FallbackReason::Overlap as usize],
-            8 * MIB
-        );
 
         // A hole of the source becomes a hole.
         source

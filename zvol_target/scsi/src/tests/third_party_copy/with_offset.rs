@@ -183,17 +183,20 @@ proptest! {
         for (volume, data) in volumes.iter().zip(&model) {
             fill(volume, 0, data);
         }
+        let first = |end: u16, (address, byte): (u64, u16)| {
+            address as usize * blocks[usize::from(end)] as usize + usize::from(byte)
+        };
         let segments: Vec<_> = segments
             .into_iter()
+            // Those that overlap are refused.
+            .filter(|&(source, destination, bytes, from, to)| {
+                source != destination || first(source, from).abs_diff(first(source, to)) >= bytes as usize
+            })
             .map(|(source, destination, bytes, from, to)| WithOffset(source, destination, bytes, from, to))
             .collect();
-        for WithOffset(source, destination, bytes, from, to) in &segments {
-            let [source, destination] = [source, destination].map(|&end| usize::from(end));
-            let first = |end: usize, (address, byte): (u64, u16)| {
-                address as usize * blocks[end] as usize + usize::from(byte)
-            };
-            let data = model[source][first(source, *from)..][..*bytes as usize].to_vec();
-            model[destination][first(destination, *to)..][..data.len()].copy_from_slice(&data);
+        for &WithOffset(source, destination, bytes, from, to) in &segments {
+            let data = model[usize::from(source)][first(source, from)..][..bytes as usize].to_vec();
+            model[usize::from(destination)][first(destination, to)..][..data.len()].copy_from_slice(&data);
         }
         copy(&initiator, &list(&[], &segments));
         for (volume, data) in volumes.iter().zip(&model) {

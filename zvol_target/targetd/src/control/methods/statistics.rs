@@ -106,7 +106,6 @@ fn reason_name(reason: FallbackReason) -> &'static str {
         FallbackReason::OtherBlockSize => "other_block_size",
         FallbackReason::OtherKey => "other_key",
         FallbackReason::Dirty => "dirty",
-        FallbackReason::Overlap => "overlap",
         FallbackReason::Thick => "thick",
         FallbackReason::Failed => "failed",
     }
