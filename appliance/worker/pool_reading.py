@@ -54,7 +54,12 @@ class PoolReading:
     def read(self) -> None:
         """Reads all that answers. Raises ZfsError."""
         pools = self._engine.pools()
-        hanging = {name: reading for name, reading in self._hanging.items() if reading.ended is None}
+        with self._changed:
+            hanging = {name: reading for name, reading in self._hanging.items() if reading.ended is None}
+            # A late reading gives the next one its time. Otherwise a slow pool would exceed the shortest limit each time.
+            for name in self._hanging.keys() - hanging.keys():
+                self._newest.setdefault(name, self._hanging[name])
+            self._hanging = hanging
         readings = [_Reading(pool.name) for pool in pools if pool.health not in UNSEEN and pool.name not in hanging]
         if len(readings) == 1 and len(pools) == 1:
             self._read(readings[0])
@@ -148,8 +153,9 @@ class PoolReading:
                 self._changed.wait(max(limits) - now)
 
     def _lasted(self, pool: str) -> float:
+        """Zero after an error: a pool that hangs until a time limit must not delay the others that long each time."""
         before = self._newest.get(pool)
-        return before.ended - before.began if before is not None and before.ended is not None else 0.0
+        return before.ended - before.began if before is not None and before.ended is not None and before.error is None else 0.0
 
 
 def _is_of_pool(error: BaseException) -> bool:

@@ -16,8 +16,9 @@ from sqlalchemy import delete
 from appliance.database.models import Job
 from appliance.domain import jobs, requests
 from appliance.worker.executor import BY_REQUEST, OPERATIONS
+from appliance.worker.pool_reading import PoolReading
 from appliance.worker.tests.test_files import until
-from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.model import DatasetList, Redundancy, VdevSpec
 
 
 @pytest.mark.parametrize("kind", ["datastore.of_tomorrow", "datastore.grow"])
@@ -82,6 +83,25 @@ def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: 
         answers.set()
         appliance.simulator.hanging.clear()
     wait_for(lambda: {pool["name"]: pool["health"] for pool in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
+
+
+def test_a_slow_pool_beside_a_quick_one_is_not_shown_as_suspended(
+    appliance: Appliance, hanging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = appliance.simulator.datasets
+
+    def datasets(root: str | None = None) -> DatasetList:
+        time.sleep(1.0 if root == hanging else 0.0)
+        return real(root)
+
+    monkeypatch.setattr(appliance.simulator, "datasets", datasets)
+    monkeypatch.setattr("appliance.worker.pool_reading.SHORTEST_LIMIT", 0.1)
+    reading = PoolReading(appliance.simulator, ())
+    for _ in range(2):
+        reading.read()
+        time.sleep(1.5)
+    reading.read()
+    assert {pool.name: pool.health for pool in reading.content().pools} == {"tank": "ONLINE", hanging: "ONLINE"}
 
 
 def test_a_pool_that_cannot_be_read_hides_no_other(appliance: Appliance, hanging: str) -> None:
