@@ -117,12 +117,13 @@ class Recovery:
     # --- reading
 
     def _refresh(self, inventory: Inventory) -> None:
-        here = {pool.guid: pool.name for pool in inventory.pools}
+        # The helper refuses to write to a pool of the running system.
+        pools = [pool for pool in inventory.pools if not pool.of_the_system]
         waiting = []
         with self._lock:
-            for gone in self._pools.keys() - here.keys():
+            for gone in self._pools.keys() - {pool.guid for pool in pools}:
                 del self._pools[gone]
-            for pool in inventory.pools:
+            for pool in pools:
                 state = self._pools.setdefault(pool.guid, _Pool(pool.name))
                 state.name = pool.name
                 if state.copies is None and not unlisted(pool):
@@ -179,6 +180,7 @@ class Recovery:
             try:
                 if self.allows_jobs and not self._stopping.is_set() and self._outdated():
                     self.publish()
+                    seen += 1  # its own commit: a pool that cannot be written is tried again after another one, or in `check`
             except (ConflictError, SealedError) as error:
                 _log.warning("no copy of the configuration is written: %s", error)
             except Exception:

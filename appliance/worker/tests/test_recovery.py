@@ -7,8 +7,10 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from appliance.domain.secrets import Seal
 from appliance.worker.recovery import Recovery
 from appliance.worker.tests.test_files import until
 from appliance.zfs.configuration_copies import RETAINED
+from appliance.zfs.errors import Refused
 from appliance.zfs.model import Redundancy, VdevSpec
 
 IQN = "iqn.1998-01.com.vmware:esx1"
@@ -388,6 +391,38 @@ def test_a_pool_that_hangs_keeps_no_other_from_its_copy(sealed: Sealed, monkeypa
         assert sealed.on("rust") != sealed.generation
     hung.released.set()
     sealed.copied()
+
+
+def test_a_pool_that_refuses_its_copy_is_not_tried_all_the_time(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, really = [], FolderCopies.write_copy
+
+    def refuse(copies: FolderCopies, pool: str, *more: Any) -> None:
+        if pool == "rust":
+            tried.append(pool)
+            raise Refused("read-only")
+        really(copies, pool, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderCopies, "write_copy", refuse)
+        sealed.change("second")
+        sealed.copied("tank")
+        until(lambda: bool(tried))
+        time.sleep(1)
+        assert len(tried) < 8
+    sealed.change("third")
+    sealed.copied()
+
+
+def test_a_pool_of_the_system_gets_no_copy(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, before = sealed.appliance.simulator.pools, sealed.on("rust")
+    monkeypatch.setattr(
+        sealed.appliance.simulator, "pools", lambda: [replace(pool, of_the_system=pool.name == "rust") for pool in real()]
+    )
+    assert sealed.reconcile() == 200
+    for name in ("second", "third"):
+        sealed.change(name)
+        sealed.copied("tank")
+    assert sealed.on("rust") == before
 
 
 def test_a_pool_that_is_imported_later_is_compared_then(sealed: Sealed) -> None:
