@@ -78,11 +78,10 @@ class Periodic:
             active = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
             hidden = any(unlisted(pool) for pool in self._context.scan(self._newest()).pools)
             missing = [] if hidden else sorted(set(schedule.datastores) - active)
+            present = sorted(set(schedule.datastores) & active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
-                self._submit_due(
-                    schedule, sorted(set(schedule.datastores) & active), f"schedule {schedule.id} {slot} {schedule.attempted_at}"
-                )
+                self._submit_due(schedule, present, f"schedule {schedule.id} {slot} {schedule.attempted_at}")
             except UnavailableError:
                 raise
             except ConflictError as error:  # retried in the next run, until the slot ends
@@ -90,6 +89,8 @@ class Periodic:
                 problem, slot = str(error), schedule.attempted_at or 0.0
             except DomainError as error:
                 problem = str(error)
+            if schedule.kind != schedules.SCRUB and not present:  # until its pool is back, or the slot ends
+                slot = schedule.attempted_at or 0.0
             with self._context.store.session() as session:
                 schedules.attempted(session, schedule.id, slot, missing)
                 if problem is not None:

@@ -76,6 +76,21 @@ def test_datastores_of_a_suspended_pool_are_not_called_missing(appliance: Applia
     assert not [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("schedule-missing")]
 
 
+def test_a_pool_that_is_away_costs_no_slot(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    clock.schedule(store)
+    appliance.simulator.suspend("tank")
+    appliance.service.context.scan(0)
+    clock.due()
+    appliance.simulator.clear("tank")
+    appliance.service.context.scan(0)
+    assert names(appliance, store) == []
+    clock.due(60)
+    assert len(names(appliance, store)) == 1
+    clock.due(60)
+    assert len(names(appliance, store)) == 1
+
+
 def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     stores = [appliance.datastore("first"), appliance.datastore("second")]
     schedule = clock.schedule(*stores, keep=20)
