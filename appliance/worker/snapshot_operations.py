@@ -159,7 +159,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """Does not destroy snapshots with new holds or clones."""
+        """Does not destroy snapshots with new holds or clones, or that are being sent: the next run tries again."""
         destroyed = 0
         for name in plan.expired:
             with contextlib.suppress(zfs.NoSuchSnapshot, zfs.NoSuchDataset):
@@ -175,9 +175,14 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                 if not snapshot.holds and not snapshot.clones
             }
             names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in destroyable]
-            with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # just added: the next run sees it
-                context.engine.destroy_snapshots(names)
-                destroyed += len(names)
+            while names:
+                try:
+                    context.engine.destroy_snapshots(names)
+                except (zfs.SnapshotHeld, zfs.HasDependants, zfs.DatasetBusy) as held:  # just now, or by `zfs send`
+                    names.remove(held.name)
+                else:
+                    destroyed += len(names)
+                    break
         context.scan_pools(plan.pools)
         return SnapshotResult(destroyed=destroyed)
 

@@ -107,6 +107,22 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     assert left == [3, 2]
 
 
+def test_a_snapshot_that_is_being_sent_does_not_stop_retention(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    schedule = clock.schedule(store, keep=20)
+    for _ in range(4):
+        clock.due()
+    oldest = min(appliance.get(f"/datastores/{store}/snapshots")["items"], key=lambda snapshot: snapshot["name"])
+    appliance.simulator.sent.add(oldest["full_name"])
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 1}).status_code == 200
+    clock.due(1)
+    left = names(appliance, store)
+    assert len(left) == 2 and oldest["name"] in left
+    appliance.simulator.sent.clear()
+    clock.due(1)
+    assert len(names(appliance, store)) == 1
+
+
 def test_a_paused_schedule_deletes_nothing(appliance: Appliance, clock: Clock) -> None:
     """Nor does another schedule of the same datastore delete what the paused one took."""
     store = appliance.datastore("first")

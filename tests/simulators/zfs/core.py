@@ -52,6 +52,8 @@ class Core:
         self.waits: dict[str, list[threading.Event]] = {}
         self.hanging: dict[str, threading.Event] = {}
         """Pools whose operations wait for the event, except `pools`."""
+        self.sent: set[str] = set()
+        """Snapshots that `zfs send` reads, set by tests."""
         if path is not None:
             state.save(machine, path)
 

@@ -112,6 +112,8 @@ class Snapshots(PropertiesAndKeys):
             self.changed(chosen[0][0])
 
     def _destroyable(self, pool: PoolState, name: str, snapshot: SnapshotState) -> None:
+        if name in self.sent:
+            raise DatasetBusy(name)
         if snapshot.holds:
             raise SnapshotHeld(name, tuple(sorted(snapshot.holds)))
         if clones := self.clones_of(pool, snapshot):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -65,6 +66,15 @@ class KernelHands:
     def receive(self, source: str, name: str) -> None:
         with subprocess.Popen(["zfs", "send", "-p", source], stdout=subprocess.PIPE) as send:
             subprocess.run(["zfs", "receive", "-u", name], stdin=send.stdout, check=True, timeout=60)
+
+    @contextlib.contextmanager
+    def sent(self, name: str) -> Iterator[None]:
+        with subprocess.Popen(["zfs", "send", name], stdout=subprocess.PIPE) as program:
+            try:
+                assert select.select([program.stdout], [], [], 60)[0], "it sends, and nobody reads it"
+                yield
+            finally:
+                program.kill()
 
     def spoil(self, name: str) -> None:
         subprocess.run([b"zfs", b"set", b"org.example:odd=a\xff", name.encode()], check=True, timeout=60)

@@ -26,6 +26,9 @@ class Hands(Protocol):
     def receive(self, source: str, name: str) -> None:
         """Receives the snapshot `source` as `name`, with its properties."""
 
+    def sent(self, name: str) -> AbstractContextManager[None]:
+        """`zfs send` reads the snapshot of a dataset with at least 8 MiB."""
+
     def spoil(self, name: str) -> None:
         """Sets a user property that is not UTF-8."""
 

@@ -28,6 +28,12 @@ class SimulatedHands:
     def receive(self, source: str, name: str) -> None:
         self._simulator.receive(source, name)
 
+    @contextlib.contextmanager
+    def sent(self, name: str) -> Iterator[None]:
+        self._simulator.sent.add(name)
+        yield
+        self._simulator.sent.remove(name)
+
     def spoil(self, name: str) -> None:
         self._simulator.set_properties(name, {"org.example:odd": "a\ufffd"})
 

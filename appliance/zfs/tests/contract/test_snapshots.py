@@ -102,6 +102,19 @@ def test_destroy_several(rig: Rig) -> None:
         rig.engine.destroy_snapshots([f"{name}@b", "otherpool/fs@b"])
 
 
+def test_a_snapshot_that_is_being_sent_is_in_use(rig: Rig) -> None:
+    name = rig.volume()
+    rig.hands.write(name, 8 * MIB)
+    rig.engine.snapshot([f"{name}@a"])
+    rig.engine.snapshot([f"{name}@sent"])
+    with rig.hands.sent(f"{name}@sent"), pytest.raises(DatasetBusy) as busy:
+        rig.engine.destroy_snapshots([f"{name}@a", f"{name}@sent"])
+    assert busy.value.name == f"{name}@sent"
+    assert len(rig.engine.snapshots(name)) == 2, "none was destroyed"
+    rig.engine.destroy_snapshots([f"{name}@a", f"{name}@sent"])
+    assert rig.engine.snapshots(name) == []
+
+
 def test_holds(rig: Rig) -> None:
     names = [f"{rig.filesystem()}@s", f"{rig.filesystem()}@s"]
     rig.engine.snapshot(names)
