@@ -282,6 +282,8 @@ class Executor:
                 if unsure or attempt <= (_TRIES_CANCELLABLE if operation.cancellable else _TRIES):
                     self._stopping.wait(min(8.0, 0.5 * 2 ** min(attempt, 8)))
                     if not self._stopping.is_set() and not self._is_abandoned(job_id):
+                        with self._context.store.reading() as session:  # with what it has noted, as if it were resumed
+                            plan = decoding.convert(jobs.job(session, job_id).parameters, operation.plan_type)
                         continue
                 if self._stopping.is_set() or self._is_abandoned(job_id):
                     return None  # if it is still running in the database, it is resumed at the next start

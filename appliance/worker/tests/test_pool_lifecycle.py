@@ -14,7 +14,8 @@ from appliance.worker import encryption
 from appliance.worker.pool_operations import DestroyPlan, DestroyPool
 from appliance.worker.pools import of_pool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
-from appliance.zfs.model import FeatureState
+from appliance.zfs.errors import Timeout
+from appliance.zfs.model import FeatureState, Pool
 
 
 def pool(appliance: Appliance, name: str = "fast") -> Any:
@@ -192,6 +193,22 @@ def test_an_import_reports_file_systems_that_it_does_not_mount(appliance: Applia
     assert appliance.simulator.filesystem("old/none").properties["canmount"].value == "on"
     response = [alert for alert in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in alert["text"]]
     assert [alert["severity"] for alert in response] == ["info"]
+
+
+def test_an_import_that_exceeds_its_time_is_completed(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    appliance.job("POST", "/pools", {"name": "old", "vdevs": [mirror(*free_disks(appliance)[:2])]})
+    appliance.simulator.create_filesystem("old/home", properties={"mountpoint": "/home"})
+    appliance.job("POST", "/pools/old/export")
+    really = appliance.simulator.import_pool
+
+    def late(*arguments: Any, **options: Any) -> Pool:
+        monkeypatch.undo()
+        really(*arguments, **options)
+        raise Timeout("zpool import", 300)
+
+    monkeypatch.setattr(appliance.simulator, "import_pool", late)
+    result = appliance.job("POST", "/pools/import", {"pool": "old"})["result"]
+    assert result["not_mounted"] == ["old/home"]
 
 
 def test_a_pool_of_the_system_with_datastores_raises_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
