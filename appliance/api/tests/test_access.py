@@ -4,10 +4,13 @@
 import contextlib
 import re
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 from simulators.appliance import PASSWORD, Appliance
+from sqlalchemy import Connection, event, update
+from sqlalchemy.exc import OperationalError
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import COOKIE
@@ -235,3 +238,17 @@ def test_secrets_are_never_returned(appliance: Appliance) -> None:
     )
     assert "a very secret" not in recorded and "another good" not in recorded and "argon2" not in recorded
     assert b"a very secret" not in appliance.configuration.database.read_bytes()
+
+
+def test_a_database_that_cannot_be_written_can_be_read(appliance: Appliance) -> None:
+    with appliance.store.session() as session:
+        session.execute(update(Token).values(used_at=time.time() - 120))
+
+    def full(_: Connection) -> None:
+        raise OperationalError("COMMIT", None, sqlite3.OperationalError("database or disk is full"))
+
+    event.listen(appliance.store.engine, "commit", full)
+    try:
+        assert appliance.request("GET", "/status").status_code == 200
+    finally:
+        event.remove(appliance.store.engine, "commit", full)
