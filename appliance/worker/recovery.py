@@ -7,7 +7,7 @@ Each pool is read and written in a separate thread, so that a pool that hangs bl
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from appliance.domain import recovery, sealed_copy
 from appliance.domain.datastores import NFS, VMFS, Inventory, kinds_shown
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
+from appliance.domain.journal import Finding
 from appliance.domain.pool_health import unlisted
 from appliance.domain.recovery import PoolCopy
 from appliance.domain.secrets import SealedError
@@ -27,6 +28,7 @@ QUIET_SECONDS, LONGEST_SECONDS = 2.0, 10.0
 """A copy is written after a time without commits, so that changes share one and no job waits; or at the latest after the second
 time.
 """
+_AREA = "copies"
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +56,7 @@ class Recovery:
         self._pools: dict[int, _Pool] = {}
         self._compared = threading.Event()
         self._stopping = threading.Event()
+        self._unwritable: str | None = None
         self._publisher = threading.Thread(target=self._publish_after_commits, name="copies")
         with context.store.reading() as session:
             self.active = recovery.is_active(session)
@@ -85,6 +88,19 @@ class Recovery:
                 recovery.check_inactive(session)
         if self._outdated():
             self._context.store.wake()
+        self._context.alerts.update(_AREA, self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
+        """While copies cannot be read or written: a lost database could not be replaced by the present configuration."""
+        if self._unwritable is not None:
+            text = f"No copy of the configuration is written: {self._unwritable}"
+            yield Finding(f"{_AREA}:/", "warning", "database", text, "Restore secrets.key, or set the secrets again.")
+        with self._lock:
+            failures = {state.name: state.failure for state in self._pools.values()}
+        for pool, failure in failures.items():
+            if failure is not None:
+                text = f"Copies of the configuration on pool {pool}: {failure}"
+                yield Finding(f"{_AREA}:{pool}", "warning", pool, text, "Check that the pool is writable and has free space.")
 
     def _enter(self, why: str) -> None:
         _log.error("recovery mode: %s", why)
@@ -180,9 +196,11 @@ class Recovery:
             try:
                 if self.allows_jobs and not self._stopping.is_set() and self._outdated():
                     self.publish()
+                    self._unwritable = None
                     seen += 1  # its own commit: a pool that cannot be written is tried again after another one, or in `check`
             except (ConflictError, SealedError) as error:
                 _log.warning("no copy of the configuration is written: %s", error)
+                self._unwritable = str(error)
             except Exception:
                 _log.exception("copies of the configuration")
 

@@ -409,8 +409,21 @@ def test_a_pool_that_refuses_its_copy_is_not_tried_all_the_time(sealed: Sealed, 
         until(lambda: bool(tried))
         time.sleep(1)
         assert len(tried) < 8
+        sealed.reconcile()
+        assert "copies:rust" in sealed.alerts() and "copies:tank" not in sealed.alerts()
     sealed.change("third")
     sealed.copied()
+    until(lambda: sealed.reconcile() == 200 and "copies:rust" not in sealed.alerts())
+
+
+def test_a_lost_key_of_the_secrets_raises_an_alert(sealed: Sealed, tmp_path: Path) -> None:
+    context = sealed.appliance.service.context
+    before, context.seal = context.seal, Seal(tmp_path / "another.key")
+    sealed.change("second")
+    until(lambda: sealed.reconcile() == 200 and "copies:/" in sealed.alerts())
+    context.seal = before
+    sealed.copied()
+    until(lambda: sealed.reconcile() == 200 and "copies:/" not in sealed.alerts())
 
 
 def test_a_pool_of_the_system_gets_no_copy(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
