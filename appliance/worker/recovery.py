@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from appliance.domain import recovery, sealed_copy
+from appliance.domain import identity, recovery, sealed_copy
 from appliance.domain.datastores import NFS, VMFS, Inventory, kinds_shown
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from appliance.domain.journal import Finding
@@ -75,11 +75,11 @@ class Recovery:
         return self._compared.is_set() and not self.active
 
     def check(self, inventory: Inventory) -> None:
-        """Compares the copies on pools. Raises RecoveryModeError while an admin must decide."""
+        """Compares the copies on pools. Raises RecoveryModeError while an admin must decide, UnavailableError."""
         self._refresh(inventory)
         if not self.active:
             with self._context.store.reading() as session:
-                why = self._reason(session)
+                why = self._reason(session, inventory)
             if why is not None:
                 self._enter(why)
         self._compared.set()
@@ -108,22 +108,25 @@ class Recovery:
             recovery.enter(session, why)
         self.active = True
 
-    def _reason(self, session: Session) -> str | None:
+    def _reason(self, session: Session, inventory: Inventory) -> str | None:
         with self._lock:
             new = [state for state in self._pools.values() if state.copies is not None and not state.compared]
         if new and (why := recovery.reason(self.pool_copies(session), sealed_copy.installation(session).generation)):
             return why
-        if recovery.is_new(session) and (why := self._serves_unknown()):
+        if recovery.is_new(session) and (why := self._serves_unknown(inventory)):
             return why
         for state in new:
             state.compared = True
         return None
 
-    def _serves_unknown(self) -> str | None:
+    def _serves_unknown(self, inventory: Inventory) -> str | None:
+        """Raises UnavailableError if the target, which does not answer, may serve LUNs."""
         served = []
         try:
             served += [f"LUN {lun.lun.number}" for target in self._context.served_targets() for lun in target.luns]
         except DomainError as error:
+            if any(identity.UUID in volume.properties for volume in inventory.volumes):
+                raise
             _log.info("the state of the target is unknown: %s", error)
         served += [f"export {number}" for number in sorted(self._context.nfs.files())]
         if not served:

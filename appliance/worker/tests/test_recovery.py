@@ -220,21 +220,26 @@ def test_a_database_of_the_same_generation_with_other_content(sealed: Sealed) ->
     assert "second" in sealed.hosts() and "other" not in sealed.hosts()
 
 
+def replaced_by_a_new_one(appliance: Appliance) -> None:
+    """The database has an admin and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        new = Store(Path(folder, "new"))
+        with new.session() as session:
+            user = access.add_user(session, "admin", Role.ADMIN, access.new_password("nobody", PASSWORD))
+            caller = access.Caller(user.id, user.name, Role.ADMIN, False, "")
+            token = access.add_token(session, caller, "test", Role.ADMIN, access.TOKEN_LONGEST_S)[1]
+        new.close()
+        copied(Path(folder, "new"), appliance.configuration.database)
+    appliance.tokens["admin"] = token
+
+
 @pytest.mark.parametrize("key_is_lost", [False, True])
 def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> None:
     before, appliance = sealed.served(), sealed.appliance
     (group,) = appliance.get(f"/datastores/{sealed.store}")["host_groups"]
 
     def lose() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            new = Store(Path(folder, "new"))
-            with new.session() as session:
-                user = access.add_user(session, "admin", Role.ADMIN, access.new_password("nobody", PASSWORD))
-                caller = access.Caller(user.id, user.name, Role.ADMIN, False, "")
-                token = access.add_token(session, caller, "test", Role.ADMIN, access.TOKEN_LONGEST_S)[1]
-            new.close()
-            copied(Path(folder, "new"), appliance.configuration.database)
-        appliance.tokens["admin"] = token
+        replaced_by_a_new_one(appliance)
         if key_is_lost:
             appliance.service.context.seal = Seal(tmp_path / "another.key")
 
@@ -252,6 +257,23 @@ def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> N
     sealed.copied()
     sealed.restart(lambda: None)
     assert not sealed.status()["active"] and sealed.reconcile() == 200
+
+
+def test_a_lost_database_while_the_target_does_not_answer(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sealed.served()
+
+    def away() -> None:
+        raise TargetUnreachableError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sealed.appliance.target, "targets", away)
+        sealed.restart(lambda: replaced_by_a_new_one(sealed.appliance))
+        assert sealed.reconcile() == 503
+    assert sealed.served() == before
+    assert sealed.reconcile() == 409
+    sealed.check_needs_decision(before)
+    sealed.recover(from_pool="tank")
+    assert sealed.served() == before
 
 
 def test_an_older_database_whose_key_is_lost(sealed: Sealed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
