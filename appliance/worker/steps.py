@@ -27,6 +27,7 @@ from appliance.domain.requests import Request
 from appliance.worker.context import Context
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Filesystem, KeyStatus, Volume
+from appliance.zfs.names import pool_of
 
 Advance = Callable[[str, int], None]
 """Reports a step and the percent done before it. Raises Cancelled when cancelling was requested."""
@@ -299,12 +300,15 @@ def origin_guid(context: Context, origin: str | None) -> int | None:
 
 
 def destroy_origin(context: Context, guid: int | None, pools: Collection[str]) -> None:
-    """By its GUID: its dataset may have another name by now. What still hangs on it, or holds it, keeps it."""
+    """By its GUID: its dataset may have another name by now. What still hangs on it, holds it or sends it keeps it.
+
+    A replica in another pool has the same GUID, and is not destroyed.
+    """
     if guid is None:
         return
     for snapshot in context.scan_pools(pools).snapshots:
-        if snapshot.guid == guid and not snapshot.clones:
-            with contextlib.suppress(zfs.HasDependants, zfs.SnapshotHeld):
+        if snapshot.guid == guid and pool_of(snapshot.name) in pools and not snapshot.clones:
+            with contextlib.suppress(zfs.HasDependants, zfs.SnapshotHeld, zfs.DatasetBusy):
                 context.engine.destroy_snapshots([snapshot.name])
 
 

@@ -166,6 +166,17 @@ def test_the_snapshot_of_a_clone_is_destroyed_with_it(appliance: Appliance) -> N
     assert appliance.simulator.snapshots() == []
 
 
+def test_the_snapshot_of_a_clone_stays_in_a_replica(appliance: Appliance) -> None:
+    disk = next(disk.path for disk in appliance.simulator.disks() if disk.used_by is None)
+    appliance.simulator.create_pool("backup", [VdevSpec(devices=(disk,), redundancy=Redundancy.STRIPE)])
+    clone = appliance.job("POST", f"/datastores/{appliance.datastore('first')}/clone", {"name": "second"})["result"]["datastore"]
+    (snapshot,) = appliance.simulator.snapshots()
+    appliance.simulator.receive(snapshot.name, "backup/replica")
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    assert [snapshot.dataset for snapshot in appliance.simulator.snapshots()] == ["backup/replica"]
+
+
 def test_a_manual_snapshot_is_not_destroyed(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "mine", "datastores": [store]})
