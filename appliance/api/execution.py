@@ -193,7 +193,7 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
     if caller.cookie and declared.method != "GET" and call.request.csrf != access.csrf_token(cookie or ""):
         raise ForbiddenError(f"the header {CSRF_HEADER} is missing or not the session's")
     if touch:
-        with contextlib.suppress(OperationalError), store.session() as session:  # with a full disk reading goes on
+        with contextlib.suppress(OperationalError), store.session() as session:  # a full disk does not stop reading
             access.touch(session, caller)
     if caller.role < declared.role:
         call.caller = caller  # for the audit

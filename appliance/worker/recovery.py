@@ -57,6 +57,8 @@ class Recovery:
         self._compared = threading.Event()
         self._stopping = threading.Event()
         self._unwritable: str | None = None
+        self._published = 0
+        """Newest generation that was sealed for the pools."""
         self._publisher = threading.Thread(target=self._publish_after_commits, name="copies")
         with context.store.reading() as session:
             self.active = recovery.is_active(session)
@@ -223,6 +225,7 @@ class Recovery:
             if copy is None:
                 return
             recovery.published(session, copy)
+        self._published = copy.header.generation
         with self._lock:
             for state in self._pools.values():
                 if state.compared and state.written != copy.header.generation:
@@ -238,6 +241,9 @@ class Recovery:
         with self._lock:
             others = [copy for copy in state.copies or () if copy.header.installation != header.installation]
             state.copies, state.written, state.failure = [*others, copy], header.generation, None
+            state.thread = None
+        if header.generation != self._published:  # There were changes while the pool was written.
+            self._context.store.wake()
 
     # --- deciding
 

@@ -18,6 +18,7 @@ from appliance.worker import steps
 from appliance.worker.presenting import give_numbers
 from appliance.worker.reservations import DATASET
 from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolBusy, PoolUnavailable
+from appliance.zfs.model import Redundancy, VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 

@@ -85,7 +85,7 @@ def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: 
     wait_for(lambda: {pool["name"]: pool["health"] for pool in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
 
 
-def test_a_slow_pool_beside_a_quick_one_is_not_shown_as_suspended(
+def test_a_slow_pool_is_not_shown_as_suspended_by_a_quick_one(
     appliance: Appliance, hanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = appliance.simulator.datasets

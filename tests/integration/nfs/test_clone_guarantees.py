@@ -24,8 +24,9 @@ from appliance.dataplane import ganesha as control
 from appliance.dataplane import ganesha_dbus
 
 OK, NOENT, STALE, JUKEBOX = 0, 2, 70, 10008
-LARGE = 100 << 20
-MORE = 12
+LARGE = 384 << 20
+"""Copying it takes several times the 30 ms for which a call waits for its clone."""
+MORE = 4
 """More clones than slots, so that some are incomplete when an export ends; a test that is stopped for a second is too late."""
 
 

@@ -30,6 +30,7 @@ const UNITS = [
   "zvaai-setup",
   "zvaai-login-screen",
   "zvaai-frontend-reload",
+  "zvaai-frontend-restart",
   "nfs-ganesha",
   "zfs-zed",
   "nginx",
