@@ -202,7 +202,7 @@ class Appliance:
             self.frontend.fingerprint,
             text=PASSWORD,
         )
-        self._wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer")
+        self._wait_for(lambda: bool(self.json("status")), "the API has the worker's answer")
 
     def token(self) -> str:
         """The first admin's token, as `zvaai login` stored it."""

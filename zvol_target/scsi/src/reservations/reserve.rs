@@ -5,9 +5,11 @@
 
 use super::State;
 use super::persistent::RegisteredNexus;
+use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::router::NOT_READY;
 use crate::sam::Nexus;
+use crate::sense::Sense;
 
 /// # Errors
 /// RESERVATION CONFLICT while another nexus has reserved the unit, or any nexus is registered.
@@ -59,7 +61,8 @@ async fn change(
             }
         })
     });
-    changed.unwrap_or(Err(Failure::Aborted))?;
+    let gone = Sense::illegal_request(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
+    changed.unwrap_or(Err(gone.into()))?;
     Ok(Reply::default())
 }
 
