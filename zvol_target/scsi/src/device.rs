@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::access::LogicalUnitAccess;
 use crate::additional_sense::AdditionalSense;
 use crate::address::{Address, MAXIMUM_LOGICAL_UNIT_NUMBER};
+use crate::execution::Failure;
 use crate::identity::ProductIdentification;
 use crate::inventory::Inventory;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
@@ -17,6 +18,7 @@ use crate::sam::{
     Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
     Status, TaskManagementFunction,
 };
+use crate::sense::Sense;
 use crate::statistics::Statistics;
 use crate::target_port::TargetPort;
 use crate::task_management;
@@ -294,16 +296,21 @@ impl Device {
     }
 
     /// Calls `act` if the nexus is present and may use the unit at the number. Both remain true during the call.
+    ///
+    /// # Errors
+    /// [`Failure::Aborted`] if the nexus was lost, LOGICAL UNIT NOT SUPPORTED, and those of `act`.
     pub(crate) fn while_seen<T>(
         &self,
         nexus: &Nexus,
         number: u16,
-        act: impl FnOnce() -> T,
-    ) -> Option<T> {
+        act: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let inventory = self.read();
-        inventory.nexus(nexus.id)?;
-        inventory.visible_unit(nexus.id, number)?;
-        Some(act())
+        inventory.nexus(nexus.id).ok_or(Failure::Aborted)?;
+        if inventory.visible_unit(nexus.id, number).is_none() {
+            return Err(Sense::illegal_request(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED).into());
+        }
+        act()
     }
 
     /// The nexus gets the present inventory (SAM-5 5.14, LUICLR = 1).

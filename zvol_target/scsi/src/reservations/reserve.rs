@@ -5,11 +5,9 @@
 
 use super::State;
 use super::persistent::RegisteredNexus;
-use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::router::NOT_READY;
 use crate::sam::Nexus;
-use crate::sense::Sense;
 
 /// # Errors
 /// RESERVATION CONFLICT while another nexus has reserved the unit, or any nexus is registered.
@@ -52,7 +50,7 @@ async fn change(
     // Not while a PERSISTENT RESERVE OUT makes its change.
     let _one_at_a_time = task.unless_aborted(reservations.changing.lock()).await?;
     // A nexus that is lost, or loses its access, must not get it afterwards: it would hold it forever.
-    let changed = device.while_seen(nexus, number, || {
+    device.while_seen(nexus, number, || {
         reservations.change(|state| {
             execution.check_aborted()?;
             match with_registrations(state, nexus) {
@@ -60,9 +58,7 @@ async fn change(
                 None => change(state, nexus.id),
             }
         })
-    });
-    let gone = Sense::illegal_request(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
-    changed.unwrap_or(Err(gone.into()))?;
+    })?;
     Ok(Reply::default())
 }
 
