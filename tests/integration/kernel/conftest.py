@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from integration.kernel.freezing_pool import FreezingPool
+from integration.kernel.removable_pool import RemovablePool
 from integration.kernel.zvol_clone import kernel_module
 from integration.kernel.zvol_clone.blocks import destroy, random_blocks, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
@@ -143,3 +144,11 @@ def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
     """A target that stops before the pool is destroyed."""
     with running_target(tmp_path / "target") as target:
         yield target
+
+
+@pytest.fixture
+def removable_pool(tmp_path: Path) -> Iterator[RemovablePool]:
+    """A pool whose device can be removed."""
+    pool = RemovablePool(tmp_path)
+    yield pool
+    pool.destroy()

@@ -8,11 +8,9 @@ import mmap
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 
-import pytest
 from integration.kernel.removable_pool import RemovablePool
 from integration.kernel.zvol_clone.blocks import MIB
 from support.initiator import Initiator
@@ -23,14 +21,6 @@ from support.volumes import VolumeMaker
 LONGEST_SECONDS = 10
 HANGING = 32
 """Queue depth of the host for a LUN, and as many as OpenZFS has threads for all zvols of all pools (zvol_threads, zfs(4))."""
-
-
-@pytest.fixture
-def removable_pool(tmp_path: Path) -> Iterator[RemovablePool]:
-    """A pool whose device can be removed."""
-    pool = RemovablePool(tmp_path)
-    yield pool
-    pool.destroy()
 
 
 class Writer:

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
 from integration.kernel.nfs.test_heartbeats import LONGEST_S, Heartbeats
 from integration.kernel.removable_pool import RemovablePool
 from support.ganesha import Export, mounted_dataset, running_ganesha
@@ -19,14 +17,6 @@ from support.short_pool import MIB, ShortPool
 
 REQUESTS, OF_A_CONNECTION = 500, 50
 READ, WRITE, FILE_SYNC = 6, 7, 2
-
-
-@pytest.fixture
-def removable_pool(tmp_path: Path) -> Iterator[RemovablePool]:
-    """A pool whose device can be removed."""
-    pool = RemovablePool(tmp_path)
-    yield pool
-    pool.destroy()
 
 
 class Host:
