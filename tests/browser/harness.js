@@ -121,7 +121,8 @@ export async function checkAccessible(page, where, rules = RULES) {
   const { violations } = await page.evaluate((chosen) => {
     // An element that fades in has no final colour yet; endless animations continue.
     for (const animation of document.getAnimations()) if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
-    return window.axe.run(document, chosen);
+    // PatternFly puts a tooltip at the end of the body, outside of the landmarks, while the mouse is on its element and shortly after.
+    return window.axe.run({ exclude: [".pf-v6-c-tooltip"] }, chosen);
   }, options);
   const faults = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
   assert.deepEqual(faults, [], where);
