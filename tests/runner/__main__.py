@@ -39,9 +39,9 @@ def _run(suites: Sequence[Suite], run: Run) -> int:
     RESULTS.mkdir(parents=True)
     ended = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _print_line).run()
     failed = [run.job.name for run in ended if not run.passed]
+    _print_line(f"\n{report.table(ended, [suite.name for suite in suites])}")
     if failed:
         _print_line("\n" + report.failures(ended))
-    _print_line(f"\n{report.table(ended, [suite.name for suite in suites])}")
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
     _print_line(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'All passed'} in {minutes} min {seconds} s")
     return 1 if failed else 0
