@@ -223,7 +223,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports next to {nfs.EXPORT},
                    for {running.clients}, as which clients of this machine are seen
     data           kept in {STATE} until `make demo-reset`
-    differs        from an installed server: no systemd, so no unit confines or restarts the processes; no AppArmor
+    differs        from an installed server: no systemd, so no unit confines or restarts the processes
 
   Try iSCSI, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
 

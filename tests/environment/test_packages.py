@@ -20,7 +20,6 @@ NEEDED = {
     "zvaai-target": {
         "/usr/sbin/zvaai-target",
         "/usr/lib/systemd/system/zvaai-target.service",
-        "/etc/apparmor.d/zvaai-target",
     },
     "zvaai-nfs": {
         "/usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so",
@@ -43,7 +42,6 @@ NEEDED = {
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("api.service", "api.socket", "worker.service", "helper.service")),
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("helper.socket", "mounts.service")),
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("login-screen.service", "login-screen.path", "setup.service")),
-        *(f"/etc/apparmor.d/zvaai-{name}" for name in ("api", "worker")),
         "/usr/lib/zvaai/login-screen",
         *(f"/usr/lib/systemd/system/zvaai-frontend{name}" for name in (".service", "-reload.service", "-restart.timer")),
     },

@@ -245,7 +245,7 @@ ONLY_LONG = (
         files=["tests/machine"],
         network=True,
         needs=[PACKAGES, MACHINE],
-        covers=["packaging/debian", "packaging/systemd", "packaging/apparmor", "packaging/uml"],
+        covers=["packaging/debian", "packaging/systemd", "packaging/uml"],
         seconds=600,
         processors=1,
     ),
