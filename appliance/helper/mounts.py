@@ -173,8 +173,6 @@ class Mounts:
                 changed["properties"] = self._made(engine, arguments["name"], arguments["properties"])
         elif operation == "create_pool":
             changed["filesystem_properties"] = {**(arguments["filesystem_properties"] or {}), **SAFE}
-        elif operation == "import_pool":
-            changed["mount"] = False
         elif operation == "rename":
             self._moved(engine, arguments["name"], arguments["new_name"])
         elif operation == "mount":
@@ -217,7 +215,7 @@ class Mounts:
                 _log.warning("%s is not mounted at %s, now or at the next boot", filesystem.name, filesystem.mountpoint)
             except ZfsError as problem:  # the worker sets it again, and reports it
                 _log.error("%s may be mounted at %s at the next boot: %s", filesystem.name, filesystem.mountpoint, problem)
-        for filesystem in filesystems if arguments["mount"] else ():
+        for filesystem in filesystems:
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
                     refuse_copy(filesystem)

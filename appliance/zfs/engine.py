@@ -143,8 +143,8 @@ class ZfsEngine(ABC):
         """Pools on the machine's devices that are not imported."""
 
     @abstractmethod
-    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
-        """Imports a pool by name or decimal GUID, and mounts its file systems. Loads no key.
+    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False) -> Pool:
+        """Imports a pool by name or decimal GUID. Mounts no file system and loads no key.
 
         Raises PoolExists when the name is taken, PoolInUseElsewhere (`force` overrides), PoolUnavailable (devices are missing).
         """
@@ -352,7 +352,3 @@ class ZfsEngine(ABC):
 
         Raises NoSuchDataset, NotEncryptionRoot, KeyLoaded (the same key is loaded), WrongKey.
         """
-
-    @abstractmethod
-    def unload_key(self, name: str) -> None:
-        """Unloads the key. Raises NoSuchDataset, NotEncryptionRoot, KeyNotLoaded, DatasetBusy (mounted or open)."""

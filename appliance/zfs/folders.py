@@ -66,7 +66,7 @@ class Folders(ABC):
 
     @abstractmethod
     def end_folder(self, snapshot: str, path: str, identifier: str, called: str) -> None:
-        """Renames the unfinished folder, unless that is done. Raises Refused if the name exists."""
+        """Renames the unfinished folder. Raises Refused if the name exists."""
 
     @abstractmethod
     def undo_folder(self, snapshot: str, path: str, identifier: str) -> None:
@@ -150,11 +150,8 @@ class SnapshotFolders(Folders):
 
     def end_folder(self, snapshot: str, path: str, identifier: str, called: str) -> None:
         with self._current_parent(snapshot, path) as parent:
-            unfinished = _exists(parent, _unfinished(identifier))
-            if not unfinished and _exists(parent, _component(called)):
-                return
             if _exists(parent, _component(called)):
-                raise Refused(f"there is {called} already")
+                raise Refused(f"the folder {called} exists; if this job was interrupted at its end, it is the restored VM")
             os.rename(_unfinished(identifier), called, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 

@@ -291,7 +291,7 @@ class KeyStatus(StrEnum):
 class Encryption:
     algorithm: str
     root: str
-    """The encryption root, for load_key and unload_key."""
+    """The encryption root, for load_key."""
     key_status: KeyStatus
 
 

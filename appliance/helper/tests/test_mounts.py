@@ -174,7 +174,7 @@ def test_foreign_mountpoints_of_an_imported_pool_are_not_mounted_at_the_next_boo
         simulator.create_filesystem(f"tank/{name}", properties={"mountpoint": mountpoint, "canmount": "on"})
     simulator.create_filesystem("tank/home/below")
     simulator.export_pool("tank")
-    client.import_pool("tank", mount=False)
+    client.import_pool("tank")
     canmount = {other.name: other.properties["canmount"].value for other in simulator.filesystems()}
     assert {name.partition("/")[2] for name, value in canmount.items() if value == "noauto"} == {"evil", "home", "home/below"}
 

@@ -318,11 +318,6 @@ class Datasets(Core):
         words = ("list", "-H", "-o", "name", "-t", "volume", "-r", root)
         return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().split()
 
-    def unload_key(self, name: str) -> None:
-        self._check_encryption_root(name)
-        request = Request("unload_key", name)
-        self._retry_busy(name, lambda: self.zfs(request, "unload-key", name))
-
     def _check_encryption_root(self, name: str) -> None:
         names.dataset_name(name)
         self.need_dataset(name)

@@ -98,7 +98,6 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
         lambda r, f: errors.WrongKey(r.name),
     ),
     (r"Key already loaded", lambda r, f: errors.KeyLoaded(r.name)),
-    (r"Key already unloaded", lambda r, f: errors.KeyNotLoaded(r.name)),
     (
         r"Keys must be loaded for encryption root of '(?P<name>[^']*)'|key .*?not loaded|must be loaded|"
         r"[Kk]ey unavailable|parent's key|Parent key",

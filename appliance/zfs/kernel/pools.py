@@ -194,12 +194,12 @@ class KernelEngine(Snapshots, ZfsEngine):
             raise messages.translate(Request("importable"), result.complaint)
         return reading.importable(result.output.decode(errors="replace"))
 
-    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
+    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False) -> Pool:
         if not pool.isdecimal():
             names.dataset_name(pool)
         if new_name is not None:
             names.pool_name(new_name)
-        options = (*(("-f",) if force else ()), *(() if mount else ("-N",)), *self._search)
+        options = ("-N", *(("-f",) if force else ()), *self._search)
         request = Request("import", pool, new_name=new_name or pool)
         taken = {imported.name for imported in self.pools()}
         if (new_name or pool) in taken:

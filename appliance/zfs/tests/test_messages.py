@@ -41,8 +41,6 @@ SEEN: list[tuple[Request, str, errors.ZfsError]] = [
     (V1, "cannot unmount '/mnt/v1': pool or dataset is busy\n", errors.DatasetBusy("tank/v1")),
     (V1, "Key load error: Incorrect key provided for 'tank/v1'.\n", errors.WrongKey("tank/v1")),
     (V1, "Key load error: Key already loaded for 'tank/v1'.\n", errors.KeyLoaded("tank/v1")),
-    (V1, "Key unload error: Key already unloaded for 'tank/v1'.\n", errors.KeyNotLoaded("tank/v1")),
-    (V1, "Key unload error: 'tank/v1' is busy.\n", errors.DatasetBusy("tank/v1")),
     (TANK, HOT_SPARE, errors.DeviceInUse("/dev/sdd", "is reserved as a hot spare for pool tank", can_force=False)),
     (TANK, EXPORTED, errors.DeviceInUse("/dev/sdb", "is part of exported pool 'old'", can_force=True)),
     (

@@ -530,7 +530,7 @@ class Pools(Datasets):
         ]
 
     @operation
-    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
+    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False) -> Pool:
         state = next((p for p in self.machine.pools if not p.imported and pool in {p.name, str(p.guid)}), None)
         name = names.pool_name(new_name or (state.name if state else pool))
         if any(other.imported and other.name == name for other in self.machine.pools):
@@ -543,8 +543,8 @@ class Pools(Datasets):
             raise PoolUnavailable(state.name, "devices are missing")
         state.name, state.imported, state.last_host = name, True, None
         self.touched()
-        for path, dataset in state.datasets.items():
-            dataset.mounted = mount and not dataset.is_volume and self.mounts_itself(state, path)
+        for dataset in state.datasets.values():
+            dataset.mounted = False
         self.changed(state)
         return self._report(state)
 

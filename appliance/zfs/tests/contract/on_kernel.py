@@ -76,6 +76,10 @@ class KernelHands:
             finally:
                 program.kill()
 
+    def unload_key(self, name: str) -> None:
+        run("udevadm", "settle")  # udev's programs open the volumes
+        run("zfs", "unload-key", name)
+
     def spoil(self, name: str) -> None:
         subprocess.run([b"zfs", b"set", b"org.example:odd=a\xff", name.encode()], check=True, timeout=60)
 

@@ -29,6 +29,9 @@ class Hands(Protocol):
     def sent(self, name: str) -> AbstractContextManager[None]:
         """`zfs send` reads the snapshot of a dataset with at least 8 MiB."""
 
+    def unload_key(self, name: str) -> None:
+        """Unloads the key of an encryption root, as after a restart or an import."""
+
     def spoil(self, name: str) -> None:
         """Sets a user property that is not UTF-8."""
 

@@ -34,6 +34,9 @@ class SimulatedHands:
         yield
         self._simulator.sent.remove(name)
 
+    def unload_key(self, name: str) -> None:
+        self._simulator.unload_key(name)
+
     def spoil(self, name: str) -> None:
         self._simulator.set_properties(name, {"org.example:odd": "a\ufffd"})
 

@@ -46,8 +46,7 @@ def test_a_key_is_created_stored_loaded_and_exported_until_it_is_confirmed(rig: 
     rig.engine.rename(f"{name}/clone", f"{name}/moved/clone")
     moved = rig.engine.volume(f"{name}/moved/clone").encryption
     assert moved is not None and moved.root == name
-    # As after a restart or an import.
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     assert status(rig, name) == KeyStatus.UNAVAILABLE
     with pytest.raises(NotEncryptionRoot):
         keys.load_stored_key(f"{name}/moved")
@@ -72,14 +71,14 @@ def test_a_key_is_created_stored_loaded_and_exported_until_it_is_confirmed(rig: 
     for wrong in (bytes(32), b"short"):
         with pytest.raises(WrongKey):
             elsewhere.store_key(name, wrong)  # also while the key is loaded
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     for wrong in (bytes(32), b"short"):
         with pytest.raises(WrongKey):
             elsewhere.store_key(name, wrong)
     assert elsewhere.stored_keys() == []
     elsewhere.store_key(name, bytes.fromhex(secret))
     assert status(rig, name) == KeyStatus.AVAILABLE
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     elsewhere.load_stored_key(name)
     with pytest.raises(KeyConfirmed):
         elsewhere.export_key(name)
@@ -91,10 +90,10 @@ def test_a_stored_key_is_never_replaced_by_another(rig: Rig, tmp_path: Path) -> 
     keys.create_encryption_root(name, identifier)
     named = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}  # as a raw replica's whose key was changed
     rig.engine.create_filesystem(replica, properties=named, key=other)
-    rig.engine.unload_key(replica)
+    rig.hands.unload_key(replica)
     keys.store_key(replica, other)
-    rig.engine.unload_key(replica)
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(replica)
+    rig.hands.unload_key(name)
     for root in (name, replica):
         keys.load_stored_key(root)
         assert status(rig, root) == KeyStatus.AVAILABLE
@@ -103,14 +102,14 @@ def test_a_stored_key_is_never_replaced_by_another(rig: Rig, tmp_path: Path) -> 
         keys.store_key(name, other)
     assert rig.engine.filesystem(name).properties[PROPERTY].value == identifier
     # The same key again changes nothing, not even that it may be exported.
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     secret = keys.export_key(name)
     keys.store_key(name, bytes.fromhex(secret))
     assert len(keys.stored_keys()) == 2
     # A loaded key is stored elsewhere.
     elsewhere = StoredKeys(rig.engine, tmp_path / "elsewhere")
     elsewhere.store_key(name, bytes.fromhex(secret))
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     elsewhere.load_stored_key(name)
 
 
@@ -135,7 +134,7 @@ def test_keys_are_sealed_once(rig: Rig, tmp_path: Path) -> None:
     # A lost master key is not replaced while there are keys that only it opens.
     master = (tmp_path / "master").read_bytes()
     (tmp_path / "master").unlink()
-    rig.engine.unload_key(name)
+    rig.hands.unload_key(name)
     for call in (keys.load_stored_key, lambda _: keys.create_encryption_root(rig.name("root"), str(uuid.uuid4()))):
         with pytest.raises(UnexpectedFailure, match="restore it"):
             call(name)
