@@ -79,7 +79,7 @@ def test_a_vm_is_restored_next_to_the_original(appliance: Appliance, store: str)
     assert 'displayName = "web2"' in vmx and 'scsi0:0.fileName = "web2.vmdk"' in vmx and 'uuid.action = "create"' in vmx
     assert (made.parent / "web" / "web-flat.vmdk").read_bytes() == b"changed since", "the original stays"
     failed = appliance.job("POST", path, body, expect="failed")
-    assert "web2 already" in failed["problem"]["text"] and (made / "web2-flat.vmdk").read_bytes() == DISK
+    assert "the folder web2 exists" in failed["problem"]["text"] and (made / "web2-flat.vmdk").read_bytes() == DISK
     assert [file.name for file in made.parent.iterdir() if file.name.startswith(UNFINISHED)] == []
 
 
