@@ -14,7 +14,7 @@ import {
 import { useState } from "react";
 import type { ApiProblem } from "../../api/problem";
 import type { Datastore, Group, Pool } from "../../api/types";
-import { formatBytes, formatShare } from "../../format/bytes";
+import { formatBytes } from "../../format/bytes";
 import { formatWhole } from "../../format/number";
 import { Facts } from "../../parts/facts";
 import { ChoiceField, Field, TextField } from "../../parts/field";
@@ -22,7 +22,6 @@ import { useFocus } from "../../parts/focus";
 import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
-import { provisioned } from "./provisioned";
 import { Anyone } from "./host-groups";
 import { Provisioning } from "./provisioning";
 import {
@@ -106,14 +105,11 @@ export function PlaceStep({ values, change, pools, stores, fieldProblem }: StepP
   );
 }
 
-export function SizeStep({ values, change, pools, stores, fieldProblem }: StepProps) {
+export function SizeStep({ values, change, pools, fieldProblem }: StepProps) {
   const [left, setLeft] = useState(false);
   useFocus("size");
   const [open, setOpen] = useState(false);
   const pool = pools.find((candidate) => candidate.name === values.pool);
-  const bytes = sizeOf(values);
-  const share =
-    pool === undefined || bytes === null ? null : formatShare(provisioned(pool.name, stores) + Number(bytes), Number(pool.size));
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
       <h2 className="zv-step-title">{words.size.title}</h2>
@@ -131,7 +127,6 @@ export function SizeStep({ values, change, pools, stores, fieldProblem }: StepPr
       {isTooThick(values, pool) && (
         <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.available ?? 0))} />
       )}
-      {!values.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
       <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
         <MoreSettings values={values} change={change} fieldProblem={fieldProblem} />
       </ExpandableSection>
