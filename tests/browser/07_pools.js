@@ -200,11 +200,15 @@ test("a pool of mirrors is created; an invalid name is reported at its field", a
   await late;
   await page.getByRole("button", { name: "Review" }).click();
   await page.getByText("Dry run: nothing was changed.").waitFor();
+  await page.getByRole("button", { name: "More settings" }).click();
+  await page.getByLabel("Sector size (ashift)").selectOption("13");
+  await inspect(page, "pool-create");
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Create pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   const made = await apiOf(page).request("GET", "/pools/vault");
   assert.deepEqual(made.vdevs.map((vdev) => [vdev.kind, vdev.vdevs.length]), [["mirror", 2]]);
+  assert.equal(made.ashift, 13);
   await page.goto("/pools/vault");
   await choose("Actions", "Destroy pool");
   await dialog().getByRole("textbox").fill("vault");

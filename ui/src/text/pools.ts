@@ -118,6 +118,10 @@ export const pools = {
     carrying: "Also show disks that have data or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,
     uneven: (count: number) => `Mirrors of ${count} need a multiple of ${count} disks.`,
+    ashift: "Sector size (ashift)",
+    ashiftHelp: "Cannot be changed later. The default, 4 KiB, fits nearly all disks.",
+    autotrim: "Trim continuously (autotrim)",
+    autotrimHelp: "SSDs learn immediately which blocks are free. Off by default.",
     preview: "Review",
     review: "What will be made",
     reviewLead: (count: number) =>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** Disks for a new pool: none free, and those of a pool that is imported. */
+/** A new pool: its disks, none free or those of a pool that is imported, and its settings. */
 
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
 import { afterEach, expect, it } from "vitest";
-import { beginService } from "./border";
+import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { text } from "../../src/text";
-import { fill, newUser, until } from "./page";
-import { DISKS, world } from "./world";
+import { fill, newUser, press, until } from "./page";
+import { begun, DISKS, world } from "./world";
 
 afterEach(cleanup);
 
@@ -25,4 +25,30 @@ it("says that no disk is free, and lets nobody take a disk of a pool", async () 
   const name = text.session.setup.pool.chooseDisk(DISKS[0] ?? "");
   const box = await until("no disk", () => main.querySelector<HTMLInputElement>(`input[aria-label="${name}"]`));
   expect(box.disabled).toBe(true);
+});
+
+it("creates a pool with the chosen settings, which its dry run does not need", async () => {
+  beginService();
+  window.history.replaceState(null, "", "/pools/-new");
+  render(createElement(App, { client: newCache() }));
+  const main = await until("no page", () => document.querySelector("main"));
+  const user = newUser();
+  const devices = DISKS.slice(2);
+  for (const path of devices) await fill(user, main, text.session.setup.pool.chooseDisk(path), true);
+  service.answers = [
+    { status: 200, body: { layout: ["tank", "  mirror-0"], warnings: [] } },
+    { status: 202, body: begun },
+  ];
+  await press(user, ["Review"], main);
+  await until("no dry run", () => main.textContent.includes(text.pools.build.dryRun));
+  await press(user, ["More settings"], main);
+  await fill(user, main, text.pools.build.ashift, "13");
+  await fill(user, main, text.pools.build.autotrim, true);
+  await press(user, ["Create pool"], main);
+  await until("it is not sent", () => service.sent.length === 2);
+  const common = { name: "tank", vdevs: [{ devices, redundancy: "mirror", role: "data" }], force: false };
+  expect(service.sent.map(({ path, body }) => [path, body])).toEqual([
+    ["/pools/plan", { ...common, extend: false }],
+    ["/pools", { ...common, ashift: 13, autotrim: true }],
+  ]);
 });

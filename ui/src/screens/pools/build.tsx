@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A new pool, or more disks for a pool: choice, dry run with the layout, request. */
 
-import { ActionGroup, Button, Checkbox, CodeBlock, CodeBlockCode, Form, FormGroup, List, ListItem } from "@patternfly/react-core";
+import {
+  ActionGroup,
+  Button,
+  Checkbox,
+  CodeBlock,
+  CodeBlockCode,
+  ExpandableSection,
+  Form,
+  FormGroup,
+  List,
+  ListItem,
+} from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
 import { useNavigate, useParams } from "react-router";
@@ -9,8 +20,10 @@ import { api, idempotent, unwrap } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { disksQuery } from "../../api/queries";
 import type { Disk, VdevCreate } from "../../api/types";
+import { formatBytes } from "../../format/bytes";
 import { answerTo, type Answered } from "../../parts/answered";
 import { ChoiceField, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
 import { Alert } from "../../parts/patternfly";
@@ -23,6 +36,7 @@ import { DiskTable } from "../first-start/pool-step";
 import { isFragile, LAYOUTS, ROLES, vdevsOf, wrongPart, type Layout, type Part, type Role } from "./layout";
 
 const words = text.pools.build;
+const ASHIFTS = [9, 10, 11, 12, 13, 14, 15, 16] as const;
 
 /** Without a name in the address a new pool. */
 export default function BuildScreen() {
@@ -49,12 +63,19 @@ interface PoolBody {
   readonly force: boolean;
 }
 
+/** Settings of a new pool; a dry run does not depend on them. */
+interface Settings {
+  readonly ashift: number;
+  readonly autotrim: boolean;
+}
+
 function Builder({ pool, disks }: { readonly pool: string | null; readonly disks: readonly Disk[] }) {
   const navigate = useNavigate();
   const [name, setName] = useState(pool ?? "tank");
   const [parts, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
   const [carrying, setCarrying] = useState(false);
   const [force, setForce] = useState(false);
+  const [settings, change] = useForm<Settings>({ ashift: 12, autotrim: false });
   const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   const [sent, setSent] = useState<string | null>(null);
   const planned = useSubmission(
@@ -66,9 +87,9 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   );
   const made = useSubmission(
     useCallback(
-      ({ name: called, ...body }: PoolBody, key: string) =>
+      ({ name: called, ashift, autotrim, ...body }: PoolBody & Settings, key: string) =>
         pool === null
-          ? unwrap(api.POST("/api/v1/pools", { body: { name: called, ...body }, headers: idempotent(key) }))
+          ? unwrap(api.POST("/api/v1/pools", { body: { name: called, ashift, autotrim, ...body }, headers: idempotent(key) }))
           : unwrap(api.POST("/api/v1/pools/{name}/extend", { params: { path: { name: pool } }, body, headers: idempotent(key) })),
       [pool],
     ),
@@ -100,7 +121,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
     event.preventDefault();
     const body: PoolBody = { ...values, force };
     setSent(request);
-    if (plan !== null) void made.send(body);
+    if (plan !== null) void made.send({ ...body, ...settings });
     else void planned.send(body).then((answer) => setResult(answer === undefined ? null : { request, answer: answer.layout }));
   }
 
@@ -152,6 +173,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
           {words.add}
         </Button>
       </div>
+      {pool === null && <MoreSettings settings={settings} change={change} />}
       {problem !== null && <ProblemAlert problem={problem} knownFields={pool === null ? ["name"] : []} />}
       {problem?.canForce === true && (
         <Checkbox id="build-force" label={words.force} isChecked={force} onChange={(_event, on) => setForce(on)} />
@@ -171,6 +193,40 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
         </Button>
       </ActionGroup>
     </Form>
+  );
+}
+
+interface MoreProps {
+  readonly settings: Settings;
+  readonly change: (part: Partial<Settings>) => void;
+}
+
+function MoreSettings({ settings, change }: MoreProps) {
+  const [open, setOpen] = useState(false);
+  return (
+    <ExpandableSection
+      toggleText={text.datastores.wizard.size.more}
+      isExpanded={open}
+      onToggle={(_event, expanded) => setOpen(expanded)}
+    >
+      <div className="zv-wide-choices">
+        <ChoiceField
+          id="ashift"
+          label={words.ashift}
+          help={words.ashiftHelp}
+          value={String(settings.ashift)}
+          options={ASHIFTS.map((ashift) => [String(ashift), `${ashift}: ${formatBytes(2 ** ashift)}`])}
+          onChange={(chosen) => change({ ashift: Number(chosen) })}
+        />
+        <Checkbox
+          id="autotrim"
+          label={words.autotrim}
+          description={words.autotrimHelp}
+          isChecked={settings.autotrim}
+          onChange={(_event, autotrim) => change({ autotrim })}
+        />
+      </div>
+    </ExpandableSection>
   );
 }
 

@@ -122,6 +122,10 @@ export const pools: Texts["pools"] = {
     carrying: "Auch Disks zeigen, die Daten haben oder in Gebrauch sind",
     tooFew: (count) => `Dieses Layout braucht mindestens ${count} Disks.`,
     uneven: (count) => `Spiegel aus ${count} Disks brauchen ein Vielfaches von ${count}.`,
+    ashift: "Sektorgröße (ashift)",
+    ashiftHelp: "Kann später nicht geändert werden. Der Standard, 4 KiB, passt zu fast allen Disks.",
+    autotrim: "Laufend trimmen (autotrim)",
+    autotrimHelp: "SSDs erfahren sofort, welche Blöcke frei sind. Standardmäßig aus.",
     preview: "Prüfen",
     review: "Was angelegt wird",
     reviewLead: (count) =>
