@@ -505,6 +505,7 @@ export const datastores = {
         lead: "Crash-consistent: VMs are not quiesced.",
         name: "Name",
         nameHelp: "Up to 64 letters, digits, “_”, “-”, “.” and “:”",
+        protectHelp: "For this number of days nobody can delete the snapshot. 0: no protection",
         submit: "Take snapshot",
       },
       clone: {

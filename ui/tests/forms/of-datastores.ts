@@ -97,10 +97,10 @@ export const datastores: readonly Form[] = [
     form: "datastores TakeSnapshot",
     version: undefined,
     open: ["Actions", "Take snapshot"],
-    fill: { Name: "mine" },
+    fill: { Name: "mine", "Protect for days": "7" },
     send: ["Take snapshot"],
-    sends: ["POST", "/snapshots", { name: "mine", datastores: [ID.vmfs] }],
-    marks: { name: "Name" },
+    sends: ["POST", "/snapshots", { name: "mine", datastores: [ID.vmfs], protect_days: 7 }],
+    marks: { name: "Name", protect_days: "Protect for days" },
   },
   {
     ...VMFS,

@@ -13,6 +13,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
+import { NumberField, wrongNumber } from "../schedules/tiers";
 import { Adopt } from "./adopt";
 import { Groups } from "./host-groups";
 import { pathOf, useKnownStore, useStoreForm } from "./known-store";
@@ -199,27 +200,31 @@ function Present({ store, ...job }: DialogProps) {
 /** A snapshot of each of the datastores, all taken at the same moment. They must be in one pool. */
 export function TakeSnapshot({ stores, ...job }: Place & { readonly stores: readonly Datastore[] }) {
   const [name, setName] = useState(() => `manual-${new Date().toISOString().slice(0, 16).replace(":", "")}`);
+  const [days, setDays] = useState("0");
   return (
     <JobDialog
       {...job}
       title={words.snapshot.title(text.common.listed(stores.map((store) => store.name)))}
       lead={words.snapshot.lead}
       submit={words.snapshot.submit}
-      ready={() => name !== ""}
-      knownFields={["name"]}
-      body={() => ({ name, datastores: stores.map((store) => store.id) })}
+      ready={() => name !== "" && !wrongNumber("protect_days", days)}
+      knownFields={["name", "protect_days"]}
+      body={() => ({ name, datastores: stores.map((store) => store.id), protect_days: Number(days) })}
       ask={(body, headers) => api.POST("/api/v1/snapshots", { body, headers })}
     >
       {(problem) => (
-        <TextField
-          id="snapshot-name"
-          label={words.snapshot.name}
-          help={words.snapshot.nameHelp}
-          value={name}
-          onChange={setName}
-          problem={problem?.fields.get("name")}
-          required
-        />
+        <>
+          <TextField
+            id="snapshot-name"
+            label={words.snapshot.name}
+            help={words.snapshot.nameHelp}
+            value={name}
+            onChange={setName}
+            problem={problem?.fields.get("name")}
+            required
+          />
+          <NumberField name="protect_days" help={words.snapshot.protectHelp} value={days} onChange={setDays} problem={problem} />
+        </>
       )}
     </JobDialog>
   );

@@ -42,9 +42,28 @@ export function tierValuesOf(form: TierForm) {
 
 /** The service's limits. */
 const mostOf = (name: (typeof NUMBERS)[number]) => (name === "protect_days" ? 3650 : 1000);
-const wrongNumber = (name: (typeof NUMBERS)[number], typed: string) =>
+export const wrongNumber = (name: (typeof NUMBERS)[number], typed: string) =>
   !/^[0-9]{1,4}$/.test(typed) || Number(typed) > mostOf(name);
 export const wrongTime = (typed: string) => !/^([01][0-9]|2[0-3]):[0-5][0-9]$/.test(typed);
+
+interface NumberProps {
+  readonly name: (typeof NUMBERS)[number];
+  readonly help?: string;
+  readonly value: string;
+  readonly onChange: (typed: string) => void;
+  readonly problem: ApiProblem | null;
+}
+
+export function NumberField({ name, problem, ...field }: NumberProps) {
+  return (
+    <TextField
+      id={`schedule-${name}`}
+      label={words.labels[name]}
+      problem={wrongNumber(name, field.value) ? words.numberWrong(mostOf(name)) : problem?.at(name)}
+      {...field}
+    />
+  );
+}
 
 interface Props {
   readonly form: TierForm;
@@ -60,13 +79,12 @@ export function TierFields({ form, onChange, problem }: Props) {
       header={<FormFieldGroupHeader titleText={{ text: words.title, id: "schedule-tiers" }} titleDescription={words.lead} />}
     >
       {NUMBERS.map((name) => (
-        <TextField
+        <NumberField
           key={name}
-          id={`schedule-${name}`}
-          label={words.labels[name]}
+          name={name}
           value={form[name]}
           onChange={(typed) => onChange({ [name]: typed })}
-          problem={wrongNumber(name, form[name]) ? words.numberWrong(mostOf(name)) : problem?.at(name)}
+          problem={problem}
         />
       ))}
       <StartFields form={form} onChange={onChange} problem={problem} />

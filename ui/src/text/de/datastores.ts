@@ -552,6 +552,7 @@ export const datastores: Texts["datastores"] = {
         lead: "Wie nach einem Absturz konsistent (crash-consistent): VMs werden nicht stillgelegt.",
         name: "Name",
         nameHelp: "Bis zu 64 Buchstaben, Ziffern, „_“, „-“, „.“ und „:“",
+        protectHelp: "So viele Tage lang kann niemand den Snapshot löschen. 0: kein Schutz",
         submit: "Snapshot erstellen",
       },
       clone: {
