@@ -70,6 +70,8 @@ export const datastores = {
     name: "Name of the datastore",
     keep: "Retain its identity",
     keepHelp: "For a replica: hosts recognise the disk or export. Refused while another datastore has that identity.",
+    clientsHelp:
+      "In addition to the groups, for example 192.0.2.17 or 192.0.2.0/24. Empty: none, or those of a retained identity",
   },
   wizard: {
     title: "New datastore",
@@ -461,7 +463,6 @@ export const datastores = {
         action: "Change access",
         title: (name: string) => `NFS access of ${name}`,
         lead: "Removed clients lose the mounted datastore. If VMs use it, you must confirm the change.",
-        clientsHelp: "Addresses or networks in addition to the host groups, for example 192.0.2.17 or 192.0.2.0/24",
         versions: "NFS versions",
         version: { 3: "NFSv3", 4: "NFSv4" } as Readonly<Record<string, string>>,
         noVersion: "Select at least one version.",

@@ -103,14 +103,18 @@ export const datastores: readonly Form[] = [
     marks: { name: "Name", protect_days: "Protect for days" },
   },
   {
-    ...VMFS,
+    ...NFS,
     form: "datastores Clone",
     version: undefined,
     open: ["Actions", "Clone"],
-    fill: { "Name of the clone": "copy", lab: true },
+    fill: { "Name of the clone": "copy", lab: true, "More clients": "192.0.2.0/24" },
     send: ["Clone"],
-    sends: ["POST", `/datastores/${ID.vmfs}/clone`, { name: "copy", snapshot: null, host_groups: [ID.group] }],
-    marks: { name: "Name of the clone" },
+    sends: [
+      "POST",
+      `/datastores/${ID.nfs}/clone`,
+      { name: "copy", snapshot: null, host_groups: [ID.group], clients: ["192.0.2.0/24"], anyone: false },
+    ],
+    marks: { name: "Name of the clone", clients: "More clients" },
   },
   {
     ...VMFS,

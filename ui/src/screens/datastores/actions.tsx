@@ -10,12 +10,14 @@ import type { Datastore } from "../../api/types";
 import { formatBytes, parseBytes } from "../../format/bytes";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
 import { NumberField, wrongNumber } from "../schedules/tiers";
 import { Adopt } from "./adopt";
-import { Groups } from "./host-groups";
+import { clientsOf, clientsProblem } from "./form-values";
+import { Clients, Groups, NO_CLIENTS } from "./host-groups";
 import { pathOf, useKnownStore, useStoreForm } from "./known-store";
 import { ChangeProvisioning } from "./provisioning";
 import { Serving } from "./serving";
@@ -234,15 +236,20 @@ export function TakeSnapshot({ stores, ...job }: Place & { readonly stores: read
 export function Clone({ store, snapshot = null, ...job }: DialogProps & { readonly snapshot?: string | null }) {
   const [name, setName] = useState("");
   const [groups, setGroups] = useState<readonly string[]>([]);
+  const [form, change] = useForm(NO_CLIENTS);
+  const nfs = store.kind === "nfs";
   return (
     <JobDialog
       {...job}
       title={words.clone.title(store.name)}
       lead={snapshot === null ? words.clone.lead : `${words.clone.of(snapshot)}. ${words.clone.lead}`}
       submit={words.clone.submit}
-      ready={() => name !== ""}
-      knownFields={["name"]}
-      body={() => ({ name, snapshot, host_groups: [...groups] })}
+      ready={() => name !== "" && clientsProblem({ ...form, kind: store.kind }) === undefined}
+      knownFields={["name", "clients"]}
+      body={() => ({
+        ...{ name, snapshot, host_groups: [...groups] },
+        ...(nfs ? { clients: clientsOf(form), anyone: form.anyone } : {}),
+      })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/clone", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
@@ -257,6 +264,7 @@ export function Clone({ store, snapshot = null, ...job }: DialogProps & { readon
             required
           />
           <Groups chosen={groups} onChange={setGroups} />
+          {nfs && <Clients form={form} onChange={change} problem={problem?.at("clients")} />}
         </>
       )}
     </JobDialog>

@@ -9,10 +9,12 @@ import { api } from "../../api/client";
 import { datastoresQuery, filesystemsQuery, volumesQuery } from "../../api/queries";
 import { formatBytes } from "../../format/bytes";
 import { ChoiceField, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { text } from "../../text";
 import { adoptable } from "./adoptable";
-import { Groups } from "./host-groups";
+import { clientsOf, clientsProblem } from "./form-values";
+import { Clients, Groups, NO_CLIENTS } from "./host-groups";
 
 const words = text.datastores.adopt;
 
@@ -50,15 +52,22 @@ export function Adopt({ dataset = "", ...place }: Place & { readonly dataset?: s
   const [name, setName] = useState("");
   const [keep, setKeep] = useState(false);
   const [groups, setGroups] = useState<readonly string[]>([]);
+  const [form, change] = useForm(NO_CLIENTS);
+  const { data: filesystems = [] } = useQuery(filesystemsQuery);
+  const kind = filesystems.some((filesystem) => filesystem.dataset === chosen) ? "nfs" : "vmfs";
+  const clients = kind === "nfs" ? clientsOf(form) : [];
   return (
     <JobDialog
       {...place}
       title={words.title}
       lead={words.lead}
       submit={words.submit}
-      ready={() => chosen !== "" && name !== ""}
-      knownFields={["dataset", "name"]}
-      body={() => ({ dataset: chosen, name, identity: keep ? ("keep" as const) : ("new" as const), host_groups: [...groups] })}
+      ready={() => chosen !== "" && name !== "" && clientsProblem({ ...form, kind }) === undefined}
+      knownFields={["dataset", "name", "clients"]}
+      body={() => ({
+        ...{ dataset: chosen, name, identity: keep ? ("keep" as const) : ("new" as const), host_groups: [...groups] },
+        ...(clients.length > 0 ? { clients, anyone: form.anyone } : {}),
+      })}
       ask={(body, headers) => api.POST("/api/v1/volumes/adopt", { body, headers })}
     >
       {(problem) => (
@@ -90,6 +99,7 @@ export function Adopt({ dataset = "", ...place }: Place & { readonly dataset?: s
             onChange={(_event, checked) => setKeep(checked)}
           />
           <Groups chosen={groups} onChange={setGroups} />
+          {kind === "nfs" && <Clients form={form} onChange={change} help={words.clientsHelp} problem={problem?.at("clients")} />}
         </>
       )}
     </JobDialog>

@@ -4,20 +4,45 @@
 import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { groupsQuery } from "../../api/queries";
+import { TextField } from "../../parts/field";
 import { text } from "../../text";
-import { isForAnyone } from "./form-values";
+import { clientsProblem, isForAnyone, type FormValues } from "./form-values";
 
-interface AnyoneProps {
-  readonly clients: string;
-  readonly anyone: boolean;
-  readonly onChange: (anyone: boolean) => void;
+const words = text.datastores.wizard.hosts;
+
+export type ClientsForm = Pick<FormValues, "clients" | "anyone">;
+export const NO_CLIENTS: ClientsForm = { clients: "", anyone: false };
+
+interface ClientsProps {
+  readonly form: ClientsForm;
+  readonly onChange: (part: Partial<ClientsForm>) => void;
+  readonly help?: string;
+  readonly problem: string | undefined;
 }
 
-/** Allows a network of all addresses; shown while such a network is typed. */
-export function Anyone({ clients, anyone, onChange }: AnyoneProps) {
-  if (!isForAnyone({ clients })) return null;
-  const { label, help } = text.datastores.wizard.hosts.anyone;
-  return <Checkbox id="anyone" label={label} description={help} isChecked={anyone} onChange={(_event, on) => onChange(on)} />;
+/** Clients of an NFS datastore; a checkbox allows a network of all addresses, while such a network is typed. */
+export function Clients({ form: { clients, anyone }, onChange, help = words.clientsHelp, problem }: ClientsProps) {
+  return (
+    <>
+      <TextField
+        id="clients"
+        label={words.clients}
+        help={help}
+        value={clients}
+        onChange={(typed) => onChange({ clients: typed })}
+        problem={clientsProblem({ kind: "nfs", clients }) ?? problem}
+      />
+      {isForAnyone({ clients }) && (
+        <Checkbox
+          id="anyone"
+          label={words.anyone.label}
+          description={words.anyone.help}
+          isChecked={anyone}
+          onChange={(_event, on) => onChange({ anyone: on })}
+        />
+      )}
+    </>
+  );
 }
 
 interface GroupsProps {
@@ -27,9 +52,9 @@ interface GroupsProps {
 
 export function Groups({ chosen, onChange }: GroupsProps) {
   const { data: groups } = useQuery(groupsQuery);
-  if (groups?.length === 0) return <p>{text.datastores.wizard.hosts.none.title}</p>;
+  if (groups?.length === 0) return <p>{words.none.title}</p>;
   return (
-    <FormGroup role="group" label={text.datastores.wizard.hosts.groups} fieldId="groups">
+    <FormGroup role="group" label={words.groups} fieldId="groups">
       {groups?.map((group) => (
         <Checkbox
           key={group.id}

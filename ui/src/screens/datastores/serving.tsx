@@ -5,11 +5,10 @@ import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { api } from "../../api/client";
 import type { Datastore } from "../../api/types";
 import { changedOf } from "../../parts/changed";
-import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
-import { Anyone } from "./host-groups";
+import { Clients } from "./host-groups";
 import { pathOf, useStoreForm } from "./known-store";
 import { clientsOf, clientsProblem } from "./form-values";
 
@@ -42,7 +41,6 @@ function valuesOf({ clients, versions, squash }: Form) {
 export function Serving({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
   const { versions, squash } = form;
-  const wrong = clientsProblem({ kind: store.kind, clients: form.clients });
   return (
     <JobDialog
       {...job}
@@ -50,22 +48,14 @@ export function Serving({ store, ...job }: DialogProps) {
       title={words.title(store.name)}
       lead={words.lead}
       submit={words.submit}
-      ready={() => wrong === undefined && versions.length > 0}
+      ready={() => clientsProblem({ ...form, kind: "nfs" }) === undefined && versions.length > 0}
       knownFields={["clients"]}
       body={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), anyone: form.anyone, force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
         <>
-          <TextField
-            id="clients"
-            label={text.datastores.wizard.hosts.clients}
-            help={words.clientsHelp}
-            value={form.clients}
-            onChange={(clients) => change({ clients })}
-            problem={wrong ?? problem?.at("clients")}
-          />
-          <Anyone clients={form.clients} anyone={form.anyone} onChange={(anyone) => change({ anyone })} />
+          <Clients form={form} onChange={change} problem={problem?.at("clients")} />
           <FormGroup role="group" label={words.versions} fieldId="versions" isStack>
             {VERSIONS.map((version) => (
               <Checkbox

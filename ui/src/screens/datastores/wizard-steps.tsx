@@ -22,12 +22,11 @@ import { useFocus } from "../../parts/focus";
 import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
-import { Anyone } from "./host-groups";
+import { Clients } from "./host-groups";
 import { Provisioning } from "./provisioning";
 import {
   BLOCK_SIZES,
   clientsOf,
-  clientsProblem,
   COMPRESSIONS,
   isTooThick,
   lunProblem,
@@ -236,19 +235,7 @@ export function HostsStep({ values, change, groups, fieldProblem }: StepProps) {
           ))}
         </FormGroup>
       )}
-      {values.kind === "nfs" && (
-        <>
-          <TextField
-            id="clients"
-            label={words.hosts.clients}
-            help={words.hosts.clientsHelp}
-            value={values.clients}
-            onChange={(clients) => change({ clients })}
-            problem={clientsProblem(values) ?? fieldProblem("clients")}
-          />
-          <Anyone clients={values.clients} anyone={values.anyone} onChange={(anyone) => change({ anyone })} />
-        </>
-      )}
+      {values.kind === "nfs" && <Clients form={values} onChange={change} problem={fieldProblem("clients")} />}
     </Form>
   );
 }

@@ -68,6 +68,8 @@ export const datastores: Texts["datastores"] = {
     keep: "Identität behalten",
     keepHelp:
       "Für ein Replikat: Hosts erkennen Platte oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat.",
+    clientsHelp:
+      "Zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24. Leer: keine, oder die einer behaltenen Identität",
   },
   wizard: {
     title: "Neuer Datastore",
@@ -504,7 +506,6 @@ export const datastores: Texts["datastores"] = {
         action: "Zugriff ändern",
         title: (name) => `NFS-Zugriff auf ${name}`,
         lead: "Entfernte Clients verlieren den gemounteten Datastore. Benutzen ihn VMs, müssen Sie die Änderung bestätigen.",
-        clientsHelp: "Adressen oder Netze zusätzlich zu den Hostgruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24",
         versions: "NFS-Versionen",
         version: { 3: "NFSv3", 4: "NFSv4" },
         noVersion: "Wählen Sie mindestens eine Version.",

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// @vitest-environment jsdom
+/** Clients belong to NFS datastores only, in the dialogs of both kinds. */
+
+import { beginService, service } from "./border";
+import { cleanup, render } from "@testing-library/react";
+import { createElement } from "react";
+import { afterEach, expect, it } from "vitest";
+import { App, newCache } from "../../src/app";
+import { dialog, field, fill, isDisabled, newUser, press, toPress, until } from "./page";
+import { begun, ID, page } from "./world";
+
+const CLIENTS = "More clients";
+const FILES = { dataset: "tank/files", used: "4096", guid: "41", datastore: null };
+
+afterEach(cleanup);
+
+async function open(at: string, names: readonly string[]) {
+  beginService({ responses: { "/volumes": page(), "/filesystems": page(FILES) } });
+  service.answers = [{ status: 202, body: begun }];
+  window.history.replaceState(null, "", at);
+  render(createElement(App, { client: newCache() }));
+  const user = newUser();
+  await press(user, names);
+  return { user, scope: await until("it does not open", dialog) };
+}
+
+it("clones a VMFS datastore without clients", async () => {
+  const { user, scope } = await open(`/datastores/${ID.vmfs}/overview`, ["Actions", "Clone"]);
+  await fill(user, scope, "Name of the clone", "copy");
+  expect(field(CLIENTS, scope)).toBeNull();
+  await press(user, ["Clone"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ name: "copy", snapshot: null, host_groups: [] }]);
+});
+
+it.each([
+  ["192.0.2.17, 0.0.0.0/0", { clients: ["192.0.2.17", "0.0.0.0/0"], anyone: true }],
+  ["", {}],
+])("adopts a file system for clients %j", async (clients, sent) => {
+  const { user, scope } = await open("/datastores", ["Adopt"]);
+  expect(field(CLIENTS, scope), "before a choice").toBeNull();
+  await until("nothing to choose", () => scope.querySelector(`option[value="${FILES.dataset}"]`));
+  await fill(user, scope, "Volume or file system", FILES.dataset);
+  await fill(user, scope, "Name of the datastore", "nfs2");
+  await fill(user, scope, CLIENTS, "esx1.example");
+  const send = await until("no button", () => toPress("Adopt", scope));
+  expect(isDisabled(send), "with a name for an address").toBe(true);
+  await user.clear(field(CLIENTS, scope) as HTMLInputElement);
+  if (clients !== "") {
+    await fill(user, scope, CLIENTS, clients);
+    await fill(user, scope, "Any host that reaches the server can mount it", true);
+  }
+  await press(user, ["Adopt"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([
+    { dataset: FILES.dataset, name: "nfs2", identity: "new", host_groups: [], ...sent },
+  ]);
+});
