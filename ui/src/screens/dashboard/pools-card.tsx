@@ -71,7 +71,7 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
               "–"
             ) : (
               <span key="provisioned" title={words.provisionedHelp}>
-                {formatBytes(provisionedBytes)} ({words.over(formatShare(provisionedBytes, Number(pool.size)))})
+                {formatBytes(provisionedBytes)}
               </span>
             ),
           ],
