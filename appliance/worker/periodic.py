@@ -20,6 +20,8 @@ from appliance.worker import pool_operations
 from appliance.worker.context import Context
 from appliance.worker.executor import Executor
 
+RETRY_SECONDS = 900
+"""Pause before retention tries a snapshot again that it could not destroy: `zfs send` can read one for hours."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,6 +31,8 @@ class Periodic:
     def __init__(self, context: Context, executor: Executor, newest: Callable[[], float]) -> None:
         self._context, self._executor, self._newest = context, executor, newest
         self.now: Callable[[], float] = time.time
+        self._tried: dict[str, float] = {}
+        """Snapshots that retention tried to destroy within RETRY_SECONDS, and when."""
 
     def capacity(self) -> None:
         self._context.scan(self._newest())
@@ -122,11 +126,15 @@ class Periodic:
             stores = {store.dataset: store for store in domain.datastores(self._context.scan(self._newest()), session)}
             busy = {job.subject for job in job_store.active(session)}
         snapshots = self._context.scan(self._newest()).snapshots
-        surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, self.now())
+        now = self.now()
+        surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, now)
+        self._tried = {name: at for name, at in self._tried.items() if 0 <= now - at < RETRY_SECONDS}
         pools: dict[str, set[str]] = {}
         idle: dict[str, list[str]] = {"surplus": [], "expired": []}
         for what, chosen in (("surplus", surplus), ("expired", expired)):
             for snapshot in chosen:
+                if snapshot.name in self._tried:
+                    continue
                 store = stores.get(snapshot.dataset)
                 # In the trash too, protection ends: a held snapshot prevents the purge.
                 if store is not None and (store.state == "active" or what == "expired") and store.id not in busy:
@@ -137,5 +145,6 @@ class Periodic:
             try:
                 retire = requests.RetireSnapshots(pool=pool, names=names, about=sorted(about), expired=over)
                 self._executor.submit(retire, "retention")
+                self._tried |= dict.fromkeys(names, now)
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)

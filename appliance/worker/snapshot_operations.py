@@ -159,7 +159,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """Does not destroy snapshots with new holds or clones, or that are being sent: the next run tries again."""
+        """Does not destroy snapshots with new holds or clones, or that are being sent: a later run tries again."""
         destroyed = 0
         for name in plan.expired:
             with contextlib.suppress(zfs.NoSuchSnapshot, zfs.NoSuchDataset):

@@ -11,6 +11,7 @@ from simulators.appliance import Appliance
 from sqlalchemy import text
 
 from appliance.domain.errors import ConflictError
+from appliance.worker.periodic import RETRY_SECONDS
 from appliance.zfs.errors import OutOfSpace
 
 DAY = 86400
@@ -118,8 +119,10 @@ def test_a_snapshot_that_is_being_sent_does_not_stop_retention(appliance: Applia
     clock.due(1)
     left = names(appliance, store)
     assert len(left) == 2 and oldest["name"] in left
-    appliance.simulator.sent.clear()
     clock.due(1)
+    assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == "snapshot.retention"]) == 1
+    appliance.simulator.sent.clear()
+    clock.due(RETRY_SECONDS)
     assert len(names(appliance, store)) == 1
 
 
