@@ -69,7 +69,8 @@ export const datastores = {
     filesystem: (dataset: string, used: string) => `${dataset}, file system with ${used}`,
     name: "Name of the datastore",
     keep: "Retain its identity",
-    keepHelp: "For a replica: hosts recognise the disk or export. Refused while another datastore has that identity.",
+    keepHelp:
+      "For a replica: hosts recognise the disk or export. Refused while another datastore has that identity. If you select no groups, it has those of the original.",
     clientsHelp:
       "In addition to the groups, for example 192.0.2.17 or 192.0.2.0/24. Empty: none, or those of a retained identity",
   },

@@ -35,8 +35,8 @@ it("clones a VMFS datastore without clients", async () => {
 });
 
 it.each([
-  ["192.0.2.17, 0.0.0.0/0", { clients: ["192.0.2.17", "0.0.0.0/0"], anyone: true }],
-  ["", {}],
+  ["192.0.2.17, 0.0.0.0/0", { identity: "new", host_groups: [], clients: ["192.0.2.17", "0.0.0.0/0"], anyone: true }],
+  ["", { identity: "keep" }],
 ])("adopts a file system for clients %j", async (clients, sent) => {
   const { user, scope } = await open("/datastores", ["Adopt"]);
   expect(field(CLIENTS, scope), "before a choice").toBeNull();
@@ -51,9 +51,8 @@ it.each([
     await fill(user, scope, CLIENTS, clients);
     await fill(user, scope, "Any host that reaches the server can mount it", true);
   }
+  if (sent.identity === "keep") await fill(user, scope, "Retain its identity", true);
   await press(user, ["Adopt"], scope);
   await until("the dialog stays", () => !scope.isConnected);
-  expect(service.sent.map(({ body }) => body)).toEqual([
-    { dataset: FILES.dataset, name: "nfs2", identity: "new", host_groups: [], ...sent },
-  ]);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ dataset: FILES.dataset, name: "nfs2", ...sent }]);
 });
