@@ -49,6 +49,10 @@ ELSEWHERE = {
     "systemctl restart nut-monitor": "test_neighbours.py",
 }
 """Commands that other tests of this folder run."""
+UNTRIED = {
+    "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
+    "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
+}
 DATA_DISKS = 6
 DISKS = [f"/dev/disk/by-id/rig-ubd{letter}" for letter in "bcdefg"]
 RECEIVER_NAME = "receiver.example"
@@ -422,5 +426,5 @@ def test_every_command_was_run(request: pytest.FixtureRequest) -> None:
     chosen = {item.name for item in request.session.items if item.path == request.node.path}
     if chosen != {name for name in globals() if name.startswith("test_")}:
         pytest.skip("only some tests ran")
-    assert set(ELSEWHERE) <= GUIDE.commands
-    assert GUIDE.commands - GUIDE.ran - set(ELSEWHERE) == set()
+    assert set(ELSEWHERE | UNTRIED) <= GUIDE.commands
+    assert GUIDE.commands - GUIDE.ran - set(ELSEWHERE | UNTRIED) == set()
