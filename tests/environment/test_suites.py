@@ -95,10 +95,11 @@ def test_jobs_run_after_their_needs_and_not_after_a_failure(tmp_path: Path) -> N
 def test_jobs_end_with_the_run(tmp_path: Path) -> None:
     """SIGTERM to the runner ends its processes."""
     program = (
-        "import signal, sys; from pathlib import Path; from runner.__main__ import _interrupt; from runner.jobs import *\n"
-        "signal.signal(signal.SIGTERM, _interrupt)\n"
+        "import signal, sys; from pathlib import Path; from runner.jobs import *\n"
         f"job = Job('sleeps', ['sh', '-c', 'echo $$ >{tmp_path}/id.new; mv {tmp_path}/id.new {tmp_path}/id; exec sleep 1000'])\n"
-        f"try: Schedule([job], Path({str(tmp_path)!r}), 1, print).run()\n"
+        f"schedule = Schedule([job], Path({str(tmp_path)!r}), 1, print)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: schedule.interrupt())\n"
+        "try: schedule.run()\n"
         "except Interrupted: sys.exit(130)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY / "tests", stdout=subprocess.PIPE, text=True) as runner:

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
 
 from runner import report
 from runner.jobs import Interrupted, Schedule
@@ -37,7 +36,10 @@ def _run(suites: Sequence[Suite], run: Run) -> int:
     started = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
-    ended = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _print_line).run()
+    schedule = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _print_line)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: schedule.interrupt())
+    ended = schedule.run()
     failed = [run.job.name for run in ended if not run.passed]
     _print_line(f"\n{report.table(ended, [suite.name for suite in suites])}")
     if failed:
@@ -86,12 +88,7 @@ def main(words: Sequence[str]) -> int:
     return code
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _interrupt)
     os.chdir(REPOSITORY)
     try:
         sys.exit(main(sys.argv[1:]))

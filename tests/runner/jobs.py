@@ -15,6 +15,8 @@ from pathlib import Path
 
 STOP_SECONDS = 60
 """Time for a job to end after SIGTERM: a guest exports its pools."""
+INTERRUPT_SECONDS = 0.2
+"""How often a run looks whether it was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Schedule:
         self._ended: list[Ended] = []
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._changed = threading.Condition()
+        self._interrupted = False
         self._weights = {job.name: self._behind(job, jobs) for job in jobs}
 
     @staticmethod
@@ -73,15 +76,17 @@ class Schedule:
         """Seconds of the longest chain that starts with this job."""
         return job.seconds + max((Schedule._behind(other, jobs) for other in jobs if job.name in other.needs), default=0)
 
+    def interrupt(self) -> None:
+        """Ends the run; for signal handlers. One that raised could do so while a job starts, and nobody would end that job."""
+        self._interrupted = True
+
     def run(self) -> list[Ended]:
         """Runs all jobs. Raises Interrupted, after the end of the running ones."""
         started = time.monotonic()
-        try:
-            while self._step(started):
-                pass
-        except (KeyboardInterrupt, Interrupted):
-            self._stop()
-            raise Interrupted from None
+        while self._step(started):
+            if self._interrupted:
+                self._stop()
+                raise Interrupted
         return self._ended
 
     def _step(self, started: float) -> bool:
@@ -101,7 +106,7 @@ class Schedule:
                     self._waiting.remove(job)
                     self._start(job, started)
             if self._running:
-                self._changed.wait()
+                self._changed.wait(INTERRUPT_SECONDS)
             return bool(self._waiting or self._running)
 
     def _log(self, job: Job) -> Path:
