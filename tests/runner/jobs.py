@@ -77,7 +77,7 @@ class Schedule:
         return job.seconds + max((Schedule._behind(other, jobs) for other in jobs if job.name in other.needs), default=0)
 
     def interrupt(self) -> None:
-        """Ends the run; for signal handlers. One that raised could do so while a job starts, and nobody would end that job."""
+        """Ends the run; for signal handlers. A handler that raises could do so while a job starts: nobody would end that job."""
         self._interrupted = True
 
     def run(self) -> list[Ended]:
