@@ -138,7 +138,7 @@ ENABLED = {
     *("zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
     *("zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"),
 }
-LEFT = {"/run/zvaai-certificate", "/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
+LEFT = {"/run/zvaai", "/run/zvaai-certificate", "/run/zvaai-helper", "/var/lib/zvaai-helper"}
 """Folders in memory, and the keys of encrypted datastores."""
 
 
