@@ -53,6 +53,7 @@ UNTRIED = {
     "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
+"""Commands that no test runs, and why."""
 DATA_DISKS = 6
 DISKS = [f"/dev/disk/by-id/rig-ubd{letter}" for letter in "bcdefg"]
 RECEIVER_NAME = "receiver.example"

@@ -11,6 +11,7 @@ export const common = {
   skip: "Skip to content",
   navigation: "Navigation",
   breadcrumb: "Breadcrumb",
+  moreSettings: "More settings",
   pages: {
     dashboard: "Dashboard",
     datastores: "Datastores",

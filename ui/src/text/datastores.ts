@@ -112,7 +112,6 @@ export const datastores = {
       },
       thick: { label: "Thick", help: "Reserves the full size now. Clones share no blocks." },
       tooThick: (available: string) => `The pool has only ${available} available. Choose a smaller size, or thin.`,
-      more: "More settings",
       compression: "Compression",
       compressionHelp: "lz4 is fast and the best choice for most.",
       sync: "Synchronous writes",

@@ -20,7 +20,6 @@ import { Panel } from "../../parts/panel";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
-import { provisioned } from "../datastores/provisioned";
 import { text } from "../../text";
 
 const words = text.dashboard.pools;
@@ -41,6 +40,13 @@ export function PoolsCard() {
       </QueryBoundary>
     </Panel>
   );
+}
+
+/** Bytes that a pool offers to hosts: the sizes of all its datastores. */
+function provisioned(pool: string, stores: readonly Datastore[]): number {
+  return stores
+    .filter((store) => store.pool === pool && store.state === "active")
+    .reduce((sum, store) => sum + Number(store.size), 0);
 }
 
 function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: readonly Datastore[] | undefined }) {

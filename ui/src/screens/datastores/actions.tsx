@@ -247,7 +247,9 @@ export function Clone({ store, snapshot = null, ...job }: DialogProps & { readon
       ready={() => name !== "" && clientsProblem({ ...form, kind: store.kind }) === undefined}
       knownFields={["name", "clients"]}
       body={() => ({
-        ...{ name, snapshot, host_groups: [...groups] },
+        name,
+        snapshot,
+        host_groups: [...groups],
         ...(nfs ? { clients: clientsOf(form), anyone: form.anyone } : {}),
       })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/clone", { params: pathOf(store), body, headers })}

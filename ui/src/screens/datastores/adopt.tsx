@@ -65,7 +65,9 @@ export function Adopt({ dataset = "", ...place }: Place & { readonly dataset?: s
       ready={() => chosen !== "" && name !== "" && clientsProblem({ ...form, kind }) === undefined}
       knownFields={["dataset", "name", "clients"]}
       body={() => ({
-        ...{ dataset: chosen, name, identity: keep ? ("keep" as const) : ("new" as const) },
+        dataset: chosen,
+        name,
+        identity: keep ? ("keep" as const) : ("new" as const),
         // What is left out does not change for a retained identity.
         ...(groups.length > 0 || !keep ? { host_groups: [...groups] } : {}),
         ...(clients.length > 0 ? { clients, anyone: form.anyone } : {}),

@@ -126,7 +126,11 @@ export function SizeStep({ values, change, pools, fieldProblem }: StepProps) {
       {isTooThick(values, pool) && (
         <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.available ?? 0))} />
       )}
-      <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
+      <ExpandableSection
+        toggleText={text.common.moreSettings}
+        isExpanded={open}
+        onToggle={(_event, expanded) => setOpen(expanded)}
+      >
         <MoreSettings values={values} change={change} fieldProblem={fieldProblem} />
       </ExpandableSection>
     </Form>

@@ -204,11 +204,7 @@ interface MoreProps {
 function MoreSettings({ settings, change }: MoreProps) {
   const [open, setOpen] = useState(false);
   return (
-    <ExpandableSection
-      toggleText={text.datastores.wizard.size.more}
-      isExpanded={open}
-      onToggle={(_event, expanded) => setOpen(expanded)}
-    >
+    <ExpandableSection toggleText={text.common.moreSettings} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
       <div className="zv-wide-choices">
         <ChoiceField
           id="ashift"

@@ -9,6 +9,7 @@ export const common: Texts["common"] = {
   skip: "Zum Inhalt springen",
   navigation: "Navigation",
   breadcrumb: "Pfad zu dieser Seite",
+  moreSettings: "Weitere Einstellungen",
   pages: {
     dashboard: "Dashboard",
     datastores: "Datastores",

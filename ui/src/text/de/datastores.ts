@@ -109,7 +109,6 @@ export const datastores: Texts["datastores"] = {
       },
       thick: { label: "Thick", help: "Reserviert jetzt die volle Größe. Klone teilen keine Blöcke." },
       tooThick: (available) => `Im Pool sind nur ${available} verfügbar. Wählen Sie eine kleinere Größe, oder Thin.`,
-      more: "Weitere Einstellungen",
       compression: "Kompression",
       compressionHelp: "lz4 ist schnell und meist die beste Wahl.",
       sync: "Synchrones Schreiben",
