@@ -26,7 +26,7 @@ static int connection_connect_within(const struct addrinfo *address)
     if (connect(descriptor, address->ai_addr, address->ai_addrlen) != 0) {
         if (errno != EINPROGRESS)
             error = errno;
-        else if (poll(&waiting, 1, CONNECT_SECONDS * 1000) != 1)
+        else if (TEMP_FAILURE_RETRY(poll(&waiting, 1, CONNECT_SECONDS * 1000)) != 1)
             error = ETIMEDOUT;
         else
             getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length);

@@ -34,7 +34,7 @@ struct listener {
 static bool control_socket_send_all(int fd, const char *bytes, size_t length)
 {
     while (length > 0) {
-        ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL);
+        ssize_t sent = TEMP_FAILURE_RETRY(send(fd, bytes, length, MSG_NOSIGNAL));
         if (sent <= 0)
             return false;
         bytes += sent;
@@ -82,7 +82,7 @@ static void control_socket_serve_connection(const struct listener *listener, int
     size_t used = 0;
 
     while (used < REQUEST_BYTES_MAX) {
-        ssize_t received = recv(fd, buffer + used, REQUEST_BYTES_MAX - used, 0);
+        ssize_t received = TEMP_FAILURE_RETRY(recv(fd, buffer + used, REQUEST_BYTES_MAX - used, 0));
         if (received <= 0)
             return;
         used += (size_t)received;

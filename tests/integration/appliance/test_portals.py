@@ -48,9 +48,14 @@ def served(tmp_path: Path) -> Iterator[tuple[Appliance, Target]]:
 async def logged_in(
     appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX
 ) -> AsyncIterator[None]:
-    """A logged-in host. Raises Refused, OSError."""
+    """A logged-in host, until the target has ended its session. Raises Refused, OSError, TimeoutError."""
     async with Session(portal, iqn=appliance.configuration.target.name, initiator=initiator, account=account):
         yield
+
+    def has_ended() -> bool:
+        return initiator not in {session["initiator"] for session in appliance.get("/sessions")["items"]}
+
+    await asyncio.to_thread(wait_for, has_ended, "the target ends the session")
 
 
 async def can_log_in(appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX) -> bool:

@@ -86,6 +86,8 @@ impl Initiator {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+                // A process that was stopped hears this from a socket with a timeout, signal(7).
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("nothing came: {error}"),
             }
