@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from integration.kernel.freezing_pool import FreezingPool
 from support.cdb import REPORT_LUNS, TEST_UNIT_READY, read, write
 from support.programs import wait_for
 from support.raw_initiator import BUSY, CHECK_CONDITION, GOOD, Session
-from support.target import IQN, Target
+from support.target import IQN, RpcError, Target, running_target
 from support.volumes import VolumeMaker
 from support.zfs import Pool
 
@@ -66,6 +70,64 @@ def test_a_pool_that_hangs_takes_no_other_lun(target: Target, freezing_pool: Fre
     asyncio.run(lose_session_with_hanging_command(target, freezing_pool))
     for number in (0, 1):
         target.call("luns.delete", {"target": IQN, "number": number})
+
+
+async def write_all(target: Target, luns: int) -> None:
+    """The last close of a zvol that was written waits for transaction groups."""
+    async with Session(target.portal) as session:
+        for lun in range(luns):
+            await ready(session, lun)
+            assert (await session.execute(write(0, 8), data_out=BLOCK, lun=lun)).status == GOOD
+
+
+async def leave_hanging_write(target: Target) -> None:
+    """Ends a session whose write of LUN 0 hangs."""
+    async with Session(target.portal) as session:
+        await ready(session, 0)
+        await ready(session, 1)
+        await session.submit(write(0, 8), data_out=BLOCK, lun=0)
+        # The write of the other LUN ends after it.
+        assert (await session.execute(write(0, 8), data_out=BLOCK, lun=1)).status == GOOD
+
+
+def served(target: Target, path: Path) -> bool:
+    """Adds the path as a LUN, unless another process has it open."""
+    with contextlib.suppress(RpcError):
+        target.add_lun(0, path)
+        return True
+    return False
+
+
+def delete(target: Target, number: int) -> None:
+    """Deletes a LUN. Its volume may not close before the target ends."""
+    with contextlib.suppress(OSError, ValueError):
+        target.call("luns.delete", {"target": IQN, "number": number})
+
+
+def test_a_target_that_cannot_end_keeps_no_other_pool(
+    tmp_path: Path, freezing_pool: FreezingPool, make_volume: VolumeMaker
+) -> None:
+    hanging, deleted = (freezing_pool.create_volume(name, 64) for name in ("hanging", "deleted"))
+    working = make_volume("working", 64)
+    (tmp_path / "old").mkdir()
+    old = Target(tmp_path / "old")
+    old.start()
+    old.create()
+    for number, path in enumerate((hanging, working, deleted)):
+        old.add_lun(number, path)
+    asyncio.run(write_all(old, 3))
+    with freezing_pool.frozen():
+        deleting = Thread(target=delete, args=(old, 2))
+        deleting.start()
+        wait_for(lambda: len(old.call("luns.list", {"target": IQN})["luns"]) == 2, "the LUN is deleted")
+        assert deleting.is_alive(), "its volume is not closed, and the control socket answers"
+        asyncio.run(leave_hanging_write(old))
+        os.kill(old.process_id, signal.SIGTERM)
+        with running_target(tmp_path / "next") as new:
+            wait_for(lambda: served(new, working), "the next process serves the working pool")
+            new.call("luns.delete", {"target": IQN, "number": 0})
+    deleting.join()
+    assert old.stop() != 0, "a command was still running"
 
 
 def export_is_refused() -> bool:

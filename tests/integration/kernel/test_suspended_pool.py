@@ -35,8 +35,8 @@ class Writer:
             while not self._stop.is_set():
                 began = time.monotonic()
                 # Emptied in time: a fast guest fills the file system.
-                with self._path.open("ab" if self.writes % 1000 else "wb") as file:
-                    file.write(bytes(4096))
+                with self._path.open("ab" if self.writes % 64 else "wb") as file:
+                    file.write(bytes(256 << 10))
                     file.flush()
                     os.fsync(file.fileno())
                 self.longest = max(self.longest, time.monotonic() - began)
@@ -60,9 +60,9 @@ class Writer:
 
 
 def write_block(file: int, number: int) -> bool:
-    """Writes a block of 4 KiB to an open disk, each in its own MiB: the kernel merges neighbours. False after an error."""
-    with contextlib.suppress(OSError), mmap.mmap(-1, 4096) as block:  # O_DIRECT needs whole pages
-        return os.pwrite(file, block, MIB * number) == 4096
+    """Writes 1 MiB to an open disk, as one command. False after an error."""
+    with contextlib.suppress(OSError), mmap.mmap(-1, MIB) as block:  # O_DIRECT needs whole pages
+        return os.pwrite(file, block, 2 * MIB * number) == MIB
     return False
 
 

@@ -16,7 +16,7 @@ use crate::registry::{Registry, SessionRecord, UnknownInitiator};
 /// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 256;
 /// How long a stop waits for sessions with running commands.
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -211,7 +211,7 @@ impl Server {
 
     /// Closes the portals, sends initiators an asynchronous message (they log in again later), and closes their sessions.
     ///
-    /// Blocks until running commands have ended, at most 30 seconds; false if some have not.
+    /// Blocks until running commands have ended, at most 10 seconds; false if some have not.
     pub fn stop(mut self) -> bool {
         self.shut_down()
     }

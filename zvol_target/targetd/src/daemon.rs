@@ -23,6 +23,9 @@ use crate::space;
 /// Interval of checks of sizes, and of retries of failed logical units, whose pool may be imported by then.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
+/// How long a stop waits for volumes to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Why the daemon cannot start, or failed at its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,8 +48,8 @@ pub enum DaemonError {
     /// The runtime, or signals.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// Commands had not ended when the daemon stopped.
-    #[error("commands were still running at the end")]
+    /// Commands had not ended, or volumes were not closed, when the daemon stopped.
+    #[error("commands were still running, or volumes were still closing, at the end")]
     Unfinished,
 }
 
@@ -128,8 +131,8 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     }
     notify("STOPPING=1");
     tracing::info!("stopping");
-    let stopped = service.borrow_mut().stop();
-    if stopped {
+    let (ended, closing) = service.borrow_mut().stop();
+    if closing.wait(CLOSE_TIMEOUT).await && ended {
         Ok(())
     } else {
         Err(DaemonError::Unfinished)

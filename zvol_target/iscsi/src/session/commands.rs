@@ -200,7 +200,11 @@ impl Connection {
                 task.progress = Progress::Ended(broken_transfer());
                 return self.respond_if_complete(tag);
             }
-            transfer => Box::new(CommandBuffers::new(transfer.clone(), &self.memory)),
+            transfer => Box::new(CommandBuffers::new(
+                transfer.clone(),
+                &self.memory,
+                task.logical_unit,
+            )),
         };
         let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
         let future = target.execute_command(nexus, command, data_out);

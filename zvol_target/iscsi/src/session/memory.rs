@@ -3,7 +3,8 @@
 //!
 //! A command takes memory when it runs, never while it waits for others: so it cannot block the commands that it waits for. Each
 //! connection has a share of its thread's memory. If a connection does not read its answers, only [`UNREAD_COUNTED`] of its
-//! memory reduces the shares of the others.
+//! memory reduces the shares of the others. Commands of a pool that hangs keep their memory: each logical unit can take
+//! [`LEAST_SHARE`] whatever the others hold.
 //!
 //! Everything that a connection holds, including short data, counts for the budget of the process ([`HeldMemory`]).
 
@@ -15,13 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
+use scsi::sam::LogicalUnitNumber;
+
 use crate::registry::{Registry, SessionRecord};
 
 /// Data up to this length needs no share, bytes. The command window and the process's budget limit it.
 pub(super) const SHORT: usize = 64 << 10;
 /// Long data of all connections of a thread, bytes.
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
-/// A connection may always hold this, bytes. A single command may hold more.
+/// A connection may always hold this for each logical unit, bytes. A single command may hold more.
 const LEAST_SHARE: usize = 1 << 20;
 /// Limit of a single connection, bytes. Unread data occupies it until the connection is closed.
 const MOST_SHARE: usize = THREAD_MEMORY / 3;
@@ -46,8 +49,10 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// Memory of commands.
+    /// Memory of commands for long data.
     held: usize,
+    /// The same, of each logical unit that has some.
+    units: Vec<(LogicalUnitNumber, usize)>,
     /// Memory of commands for short data, and of unsolicited data.
     short: usize,
     /// Memory of data that the initiator has not read.
@@ -62,18 +67,46 @@ struct State {
 }
 
 struct Request {
+    unit: LogicalUnitNumber,
     bytes: usize,
     granted: Cell<bool>,
     waker: RefCell<Waker>,
 }
 
 impl State {
-    fn admits(&self, bytes: usize) -> bool {
+    fn admits(&self, unit: LogicalUnitNumber, bytes: usize) -> bool {
+        let of_unit = self.units.iter().find(|(other, _)| *other == unit);
+        let by_unit = of_unit.map_or(0, |(_, held)| *held) + self.unread;
         let used = self.held + self.unread;
         let share = (THREAD_MEMORY / ACTIVE.get().max(1)).clamp(LEAST_SHARE, MOST_SHARE);
-        used == 0
-            || used + bytes <= LEAST_SHARE
+        by_unit == 0
+            || by_unit + bytes <= LEAST_SHARE
             || (used + bytes <= share && USED.get() + bytes <= THREAD_MEMORY)
+    }
+
+    /// Whether an earlier request of the unit waits.
+    fn waits(&self, unit: LogicalUnitNumber) -> bool {
+        self.waiting.iter().any(|request| request.unit == unit)
+    }
+
+    fn hold(&mut self, unit: LogicalUnitNumber, bytes: usize) {
+        self.held += bytes;
+        match self.units.iter_mut().find(|(other, _)| *other == unit) {
+            Some((_, held)) => *held += bytes,
+            None => self.units.push((unit, bytes)),
+        }
+        self.count();
+    }
+
+    fn release(&mut self, unit: LogicalUnitNumber, bytes: usize) {
+        self.held -= bytes;
+        if let Some(at) = self.units.iter().position(|(other, _)| *other == unit) {
+            self.units[at].1 -= bytes;
+            if self.units[at].1 == 0 {
+                self.units.swap_remove(at);
+            }
+        }
+        self.count();
     }
 
     /// Updates [`USED`] and [`ACTIVE`] after a change.
@@ -116,37 +149,37 @@ fn wake_waiting() {
 }
 
 impl Memory {
-    /// Waits for memory for `bytes` of long data. Requests are granted in their order.
-    pub fn take(self: &Rc<Self>, bytes: usize) -> Take {
+    /// Waits for memory for `bytes` of long data. Requests of a logical unit are granted in their order.
+    pub fn take(self: &Rc<Self>, unit: LogicalUnitNumber, bytes: usize) -> Take {
         Take {
             memory: Rc::clone(self),
+            unit,
             bytes,
             request: None,
         }
     }
 
     /// Memory for `bytes` of data, if available now.
-    pub fn try_take(self: &Rc<Self>, bytes: usize) -> Option<Share> {
+    pub fn try_take(self: &Rc<Self>, unit: LogicalUnitNumber, bytes: usize) -> Option<Share> {
         let state = &mut *self.state.borrow_mut();
-        if !state.waiting.is_empty() || !state.admits(bytes) {
+        if state.waits(unit) || !state.admits(unit, bytes) {
             return None;
         }
-        state.held += bytes;
-        state.count();
-        Some(Share {
-            memory: Rc::clone(self),
-            bytes,
-            short: false,
-        })
+        state.hold(unit, bytes);
+        Some(self.share(Some(unit), bytes))
     }
 
     /// Counts `bytes` of short data.
     pub fn charge(self: &Rc<Self>, bytes: usize) -> Share {
         self.state.borrow_mut().short += bytes;
+        self.share(None, bytes)
+    }
+
+    fn share(self: &Rc<Self>, unit: Option<LogicalUnitNumber>, bytes: usize) -> Share {
         Share {
             memory: Rc::clone(self),
+            unit,
             bytes,
-            short: true,
         }
     }
 
@@ -160,31 +193,25 @@ impl Memory {
     pub fn serve(&self, unread: usize) -> bool {
         self.set_unread(unread);
         let state = &mut *self.state.borrow_mut();
-        let mut granted = false;
-        while let Some(request) = state.waiting.front().map(Rc::clone) {
-            if !state.admits(request.bytes) {
-                break;
+        let before = state.waiting.len();
+        // Requests that wait are put back, in their order.
+        for request in std::mem::take(&mut state.waiting) {
+            if state.waits(request.unit) || !state.admits(request.unit, request.bytes) {
+                state.waiting.push_back(request);
+                continue;
             }
-            state.waiting.pop_front();
-            state.held += request.bytes;
-            state.count();
+            state.hold(request.unit, request.bytes);
             request.granted.set(true);
             request.waker.borrow().wake_by_ref();
-            granted = true;
         }
-        granted
+        state.count();
+        state.waiting.len() < before
     }
 
     /// Sets the data that the initiator has not read.
     pub fn set_unread(&self, unread: usize) {
         let state = &mut *self.state.borrow_mut();
         state.unread = unread;
-        state.count();
-    }
-
-    fn release(&self, bytes: usize) {
-        let state = &mut *self.state.borrow_mut();
-        state.held -= bytes;
         state.count();
     }
 }
@@ -202,6 +229,7 @@ impl Drop for Memory {
 /// A wait for memory.
 pub(super) struct Take {
     memory: Rc<Memory>,
+    unit: LogicalUnitNumber,
     bytes: usize,
     request: Option<Rc<Request>>,
 }
@@ -218,11 +246,12 @@ impl Future for Take {
                 request.waker.borrow_mut().clone_from(context.waker());
                 return Poll::Pending;
             }
-            None if state.waiting.is_empty() && state.admits(this.bytes) => {
-                state.held += this.bytes;
+            None if !state.waits(this.unit) && state.admits(this.unit, this.bytes) => {
+                state.hold(this.unit, this.bytes);
             }
             None => {
                 let request = Rc::new(Request {
+                    unit: this.unit,
                     bytes: this.bytes,
                     granted: Cell::new(false),
                     waker: RefCell::new(context.waker().clone()),
@@ -237,12 +266,7 @@ impl Future for Take {
                 return Poll::Pending;
             }
         }
-        state.count();
-        Poll::Ready(Share {
-            memory: Rc::clone(&this.memory),
-            bytes: this.bytes,
-            short: false,
-        })
+        Poll::Ready(this.memory.share(Some(this.unit), this.bytes))
     }
 }
 
@@ -251,11 +275,11 @@ impl Drop for Take {
         let Some(request) = self.request.take() else {
             return;
         };
+        let state = &mut *self.memory.state.borrow_mut();
         if request.granted.get() {
-            self.memory.release(self.bytes);
+            state.release(self.unit, self.bytes);
             return;
         }
-        let state = &mut *self.memory.state.borrow_mut();
         state.waiting.retain(|other| !Rc::ptr_eq(other, &request));
         state.count();
     }
@@ -264,16 +288,17 @@ impl Drop for Take {
 /// Granted memory, freed when dropped.
 pub(super) struct Share {
     memory: Rc<Memory>,
+    /// `None`: of short data.
+    unit: Option<LogicalUnitNumber>,
     bytes: usize,
-    short: bool,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.short {
-            self.memory.state.borrow_mut().short -= self.bytes;
-        } else {
-            self.memory.release(self.bytes);
+        let state = &mut *self.memory.state.borrow_mut();
+        match self.unit {
+            Some(unit) => state.release(unit, self.bytes),
+            None => state.short -= self.bytes,
         }
     }
 }
@@ -318,6 +343,7 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
+    const UNIT: LogicalUnitNumber = LogicalUnitNumber([0; 8]);
 
     fn poll(take: &mut Take) -> Option<Share> {
         let mut context = Context::from_waker(Waker::noop());
@@ -328,7 +354,7 @@ mod tests {
     }
 
     fn take(memory: &Rc<Memory>, bytes: usize) -> (Take, Option<Share>) {
-        let mut take = memory.take(bytes);
+        let mut take = memory.take(UNIT, bytes);
         let share = poll(&mut take);
         (take, share)
     }
@@ -401,7 +427,7 @@ mod tests {
         let _memory = take(&waiter, MIB).1.unwrap();
         let woken = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
-        let mut second = waiter.take(MIB);
+        let mut second = waiter.take(UNIT, MIB);
         let polled = Pin::new(&mut second).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(held);
@@ -428,6 +454,32 @@ mod tests {
         drop(first);
         memory.serve(0);
         assert!(poll(&mut second).is_some());
+    }
+
+    #[test]
+    fn a_unit_that_frees_nothing_does_not_stop_the_others() {
+        let other = LogicalUnitNumber([0, 1, 0, 0, 0, 0, 0, 0]);
+        let memory = Rc::new(Memory::default());
+        let _hanging = take(&memory, MOST_SHARE).1.unwrap();
+        let (mut waiting, none) = take(&memory, MIB);
+        assert!(none.is_none());
+        // Its own requests wait for each other.
+        let mut half = memory.take(other, MIB / 2);
+        let first = poll(&mut half).unwrap();
+        let _second = memory.try_take(other, MIB / 2).unwrap();
+        let mut third = memory.take(other, MIB / 2);
+        assert!(poll(&mut third).is_none());
+        assert!(memory.try_take(other, MIB / 4).is_none());
+        drop(first);
+        assert!(memory.serve(0), "behind the other unit's request");
+        assert!(poll(&mut third).is_some());
+        assert!(poll(&mut waiting).is_none());
+        // Alone, a command can be longer.
+        assert!(
+            memory
+                .try_take(LogicalUnitNumber([0, 2, 0, 0, 0, 0, 0, 0]), 4 * MIB)
+                .is_some()
+        );
     }
 
     #[test]

@@ -370,7 +370,7 @@ mod tests {
             assert_eq!(hanging.refreshes.load(Ordering::SeqCst), 1);
             drop(sender);
             assert!(refresh(PATIENCE).await.unwrap().is_ok());
-            assert!(service.borrow_mut().stop());
+            assert!(service.borrow_mut().stop().0);
         });
     }
 }

@@ -123,9 +123,20 @@ impl Service {
         Ok(this)
     }
 
-    /// Stops serving. Returns false if commands have not ended after 30 s. Blocks.
-    pub fn stop(&mut self) -> bool {
-        self.server.take().is_none_or(Server::stop)
+    /// Stops serving, and begins to close all volumes. Returns also whether all commands have ended. Blocks, at most 10 s.
+    ///
+    /// Commands that hang keep the process alive. What it has not closed by then is in use for the next one.
+    pub fn stop(&mut self) -> (bool, Closing) {
+        let ended = self.server.take().is_none_or(Server::stop);
+        let mut units = Vec::new();
+        for running in std::mem::take(&mut self.running).into_values() {
+            // Threads of the server with commands that hang still have the device.
+            for (number, lun) in running.luns {
+                let _ = running.device.device().remove_logical_unit(number);
+                units.push(lun.unit);
+            }
+        }
+        (ended, Closing::of(units))
     }
 
     /// The present configuration.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Persistent reservations of logical units.
 
-use std::rc::Rc;
-
+use std::io;
 use std::path::Path;
+use std::rc::Rc;
 
 use scsi::{ClearReservationsError, PersistentReservations};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use tokio::time::{Duration, Instant};
 
 use super::maintenance::retry_lun;
-use super::{Service, ServiceError, Shared, Unusable};
+use super::{CLOSING_TIMEOUT, Service, ServiceError, Shared, Unusable};
 use crate::configuration::Invalid;
 use crate::reservations::ReservationFile;
 
@@ -90,8 +90,8 @@ impl Drop for HeldOff {
 /// unit.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`]; [`ServiceError::Busy`] while its
-/// path is being opened for too long.
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`], also if the pool hangs;
+/// [`ServiceError::Busy`] while its path is being opened for too long.
 pub async fn clear_reservations(
     service: &Shared,
     target: &str,
@@ -108,7 +108,12 @@ pub async fn clear_reservations(
     };
     // An open that is running can have read them already.
     let held = HeldOff::new(service, target, number).await?;
-    let cleared = device.device().clear_reservations(number).await;
+    let clearing =
+        tokio::time::timeout(CLOSING_TIMEOUT, device.device().clear_reservations(number));
+    let cleared = clearing.await.unwrap_or_else(|_late| {
+        let error = io::Error::from(io::ErrorKind::TimedOut);
+        Err(ClearReservationsError::NotStored(error))
+    });
     drop(held);
     cleared.map_err(|error| match error {
         ClearReservationsError::NotStored(error) => ServiceError::ReservationsNotStored {
@@ -126,7 +131,7 @@ pub async fn clear_reservations(
 ///
 /// # Errors
 /// [`ServiceError::Invalid`] while a LUN has this identity, or for a relative directory; [`ServiceError::Unusable`] if the file
-/// cannot be removed.
+/// cannot be removed, or its pool hangs.
 pub async fn forget_reservations(
     service: &Shared,
     directory: &Path,
@@ -152,7 +157,12 @@ pub async fn forget_reservations(
         return refused("uuid", format!("the LUN {uuid} exists: delete it first"));
     }
     let file = ReservationFile::new(directory, scsi::naa(uuid.into_bytes()));
-    let removed = tokio::task::spawn_blocking(move || file.remove()).await;
+    let removing = tokio::task::spawn_blocking(move || file.remove());
+    let Ok(removed) = tokio::time::timeout(CLOSING_TIMEOUT, removing).await else {
+        let (path, seconds) = (directory.display(), CLOSING_TIMEOUT.as_secs());
+        let reason = format!("{path}: nothing was removed in {seconds} s; is its pool suspended?");
+        return Err(Unusable::Description(reason).into());
+    };
     let removed = removed.map_err(|error| Unusable::Description(error.to_string()))?;
     Ok(removed.map_err(Unusable::from)?)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use scsi::{
@@ -201,29 +201,36 @@ pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable
 #[derive(Default)]
 pub struct Closing {
     volumes: Vec<Weak<dyn Volume>>,
+    threads: Vec<JoinHandle<()>>,
     units: Vec<Weak<LogicalUnit>>,
 }
 
 impl Closing {
+    /// Closes each volume in a separate thread: the last close of a zvol waits for transaction groups, so in a suspended pool
+    /// for ever.
     pub(super) fn of(units: impl IntoIterator<Item = Arc<LogicalUnit>>) -> Self {
-        let units = units.into_iter().filter(|unit| unit.is_ready());
-        Self {
-            volumes: units.map(|unit| Arc::downgrade(unit.volume())).collect(),
-            units: Vec::new(),
+        let mut closing = Self::default();
+        for unit in units.into_iter().filter(|unit| unit.is_ready()) {
+            closing.volumes.push(Arc::downgrade(unit.volume()));
+            // Without a thread it closes here.
+            let thread = thread::Builder::new().name("close".to_owned());
+            closing.threads.extend(thread.spawn(move || drop(unit)));
         }
+        closing
     }
 
     /// The end of a unit's present commands, without its volume.
     pub(super) fn of_commands(unit: &Arc<LogicalUnit>) -> Self {
         Self {
-            volumes: Vec::new(),
             units: vec![Arc::downgrade(unit)],
+            ..Self::default()
         }
     }
 
     /// Whether all are closed: their files and devices are free.
     pub fn is_over(&self) -> bool {
         self.volumes.iter().all(|gone| gone.strong_count() == 0)
+            && self.threads.iter().all(JoinHandle::is_finished)
             && self.units.iter().all(|gone| gone.strong_count() == 0)
     }
 

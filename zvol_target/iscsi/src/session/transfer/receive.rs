@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture};
+use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture, LogicalUnitNumber};
 
 use super::{Segment, Transfer};
 use crate::session::memory::{Memory, SHORT, Share};
@@ -15,6 +15,7 @@ use crate::session::memory::{Memory, SHORT, Share};
 pub(crate) struct CommandBuffers {
     transfer: Option<Rc<Transfer>>,
     memory: Rc<Memory>,
+    unit: LogicalUnitNumber,
     /// Memory of the bytes that were received last.
     received: Option<Share>,
     /// Memory of the bytes before, which can still be in use.
@@ -24,10 +25,15 @@ pub(crate) struct CommandBuffers {
 }
 
 impl CommandBuffers {
-    pub fn new(transfer: Option<Rc<Transfer>>, memory: &Rc<Memory>) -> Self {
+    pub fn new(
+        transfer: Option<Rc<Transfer>>,
+        memory: &Rc<Memory>,
+        unit: LogicalUnitNumber,
+    ) -> Self {
         Self {
             transfer,
             memory: Rc::clone(memory),
+            unit,
             received: None,
             before: None,
             allocated: None,
@@ -40,6 +46,7 @@ impl DataOut for CommandBuffers {
         let Self {
             transfer,
             memory,
+            unit,
             received,
             before,
             ..
@@ -60,7 +67,7 @@ impl DataOut for CommandBuffers {
             return Box::pin(receive);
         }
         Box::pin(async move {
-            *received = Some(memory.take(bytes).await);
+            *received = Some(memory.take(*unit, bytes).await);
             receive.await
         })
     }
@@ -73,7 +80,7 @@ impl DataOut for CommandBuffers {
         let bytes = transfer.left().min(length) as usize;
         self.before = self.received.take();
         self.received = Some(if bytes > SHORT {
-            self.memory.try_take(bytes)?
+            self.memory.try_take(self.unit, bytes)?
         } else {
             self.memory.charge(bytes)
         });
@@ -91,7 +98,7 @@ impl DataOut for CommandBuffers {
             return Box::pin(std::future::ready(Buffer::new(bytes)));
         }
         Box::pin(async move {
-            self.allocated = Some(self.memory.take(bytes).await);
+            self.allocated = Some(self.memory.take(self.unit, bytes).await);
             Buffer::new(bytes)
         })
     }
