@@ -245,6 +245,7 @@ test("one request takes snapshots of the selected datastores", async () => {
   const dialog = page.getByRole("dialog");
   await page.goto("/datastores");
   const take = page.getByRole("button", { name: "Take snapshot of 1 datastore" });
+  await page.getByRole("checkbox", { name: "Select vmfs1", exact: true }).waitFor();
   assert.equal(await take.count(), 0);
   await page.getByRole("checkbox", { name: "Select vmfs1", exact: true }).check();
   await take.waitFor();

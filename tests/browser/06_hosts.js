@@ -121,7 +121,8 @@ test("of two users who change a host, the later one sees the new values, keeps t
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await name.fill("esx9-mine");
-  // The form has read the host by now: later changes of other users are unknown to it.
+  // The form has read the host: later changes of other users are unknown to it.
+  await dialog.getByRole("button", { name: "Change", disabled: false }).waitFor();
   await other.request("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Someone else changed this in the meantime").waitFor();

@@ -2,6 +2,7 @@
 """OpenLDAP's slapd on the loopback interface, with users in groups and a certificate of an authority of the test."""
 
 import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -105,7 +106,8 @@ def slapd(folder: Path, name: str = "localhost", capability: str = "1.2.3") -> I
     with socket.socket() as first, socket.socket() as second:
         ports = []
         for free in (first, second):
-            free.bind(("127.0.0.1", 0))
+            # Below 32768 the kernel gives them to nobody else.
+            free.bind(("127.0.0.1", random.SystemRandom().randrange(20_000, 32_000)))
             ports.append(free.getsockname()[1])
     ldap, ldaps = f"ldap://localhost:{ports[0]}", f"ldaps://localhost:{ports[1]}"
     words = ["/usr/sbin/slapd", "-d", "0", "-f", str(folder / "slapd.conf"), "-h", f"{ldap} {ldaps}"]

@@ -284,9 +284,9 @@ static void the_pool_is_waited_for_seldom(void **state)
     (void)state;
     dirty = true;
     const int64_t begun = time(NULL);
-    for (int call = 0; call < 5; call++)
+    for (int call = 0; call < 10; call++) /* each wait takes 0.9 s */
         statistics_of(file);
-    assert_true(time(NULL) - begun < 3);
+    assert_true(time(NULL) - begun < 7);
     assert_false(dataset->groups.syncing);
     assert_true(dataset->groups.requested != 0);
     close(file);

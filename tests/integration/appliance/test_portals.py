@@ -62,7 +62,7 @@ async def can_log_in(appliance: Appliance, portal: str, account: Account | None 
     try:
         async with logged_in(appliance, portal, account, initiator):
             return True
-    except (Refused, OSError):
+    except (Refused, ConnectionError):
         return False
 
 

@@ -158,7 +158,7 @@ def removed_during_clones(rig: Rig, ends: str) -> bool:
     made = [path for path in (rig.here if ends == "source" else place / "short-lived").iterdir() if path.name.startswith("copy")]
     sizes = [path.stat().st_size for path in made]
     assert set(sizes) <= {0, LARGE}, "each is whole or empty"
-    links = [str(link.readlink()) for link in Path(f"/proc/{rig.ganesha.pid}/fd").iterdir() if link.is_symlink()]
+    links = [os.path.realpath(link) for link in Path(f"/proc/{rig.ganesha.pid}/fd").iterdir()]
     assert not [link for link in links if "short-lived" in link], "and nothing holds its files"
     for path in made:
         path.unlink()
