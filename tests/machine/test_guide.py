@@ -50,6 +50,7 @@ ELSEWHERE = {
 }
 """Commands that other tests of this folder run."""
 UNTRIED = {
+    "apt install dkms mokutil && dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub": "for servers with Secure Boot",
     "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
