@@ -20,7 +20,10 @@ Force = Annotated[bool, typer.Option("--force", help="Also if hosts lose connect
 
 @network.command("show")
 def show_network(run: Run) -> None:
-    """Show interfaces, host name, DNS and time synchronisation. To change them, use nmtui or Cockpit on the server."""
+    """Show interfaces, host name, DNS and time synchronisation.
+
+    To change them, use Debian's tools on the server (in the disk image: nmtui).
+    """
     shown = run.client.call("GET", "/network")
     if run.output.as_json:
         return run.output.raw(shown)

@@ -26,7 +26,7 @@ test("the server's name and clock are shown, and where the network is changed", 
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Network" }).click();
   const { hostname } = await apiOf(page).request("GET", "/network");
   await page.getByRole("main").getByText(hostname, { exact: true }).waitFor();
-  await page.getByText("run nmtui on the server").waitFor();
+  await page.getByText("the disk image: nmtui").waitFor();
   assert.match(await page.getByRole("link", { name: "Cockpit" }).getAttribute("href"), /:9090/);
 });
 

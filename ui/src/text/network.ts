@@ -4,7 +4,7 @@ import type { Interface } from "../api/types";
 export const network = {
   title: "Network",
   lead: "The network of this server, and whether full packets reach each host.",
-  change: "To change it, run nmtui on the server, or open Cockpit if it is installed:",
+  change: "To change it, use Debian's tools on the server (in the disk image: nmtui), or Cockpit if it is installed:",
   cockpit: "Cockpit",
   server: {
     title: "Server",

@@ -4,7 +4,7 @@ import type { Texts } from "..";
 export const network: Texts["network"] = {
   title: "Netzwerk",
   lead: "Das Netzwerk dieses Servers, und ob volle Pakete jeden Host erreichen.",
-  change: "Zum Ändern starten Sie nmtui auf dem Server, oder öffnen Sie Cockpit, falls es installiert ist:",
+  change: "Zum Ändern nehmen Sie die Netzwerkwerkzeuge von Debian (im Disk-Image: nmtui) oder Cockpit, falls es installiert ist:",
   cockpit: "Cockpit",
   server: {
     title: "Server",
