@@ -215,14 +215,16 @@ class Client:
             time.sleep(1)
 
     def named(self, path: str, name: str) -> str:
-        """Identifier of the object with this name or identifier. Raises CommandError."""
+        """Identifier of the object with this name or identifier; an active datastore comes first. Raises CommandError."""
         items = self.all(path)
         for key in ("id", "name"):
             matching = [item for item in items if item[key] == name]
+            matching = [item for item in matching if item.get("state") == "active"] or matching
             if len(matching) == 1:
                 return str(matching[0]["id"])
             if matching:
-                raise CommandError(f"several are called {name!r}: {', '.join(item['id'] for item in matching)}", IN_THE_WAY)
+                which = ", ".join(f"{item['id']} ({item['state']})" if "state" in item else item["id"] for item in matching)
+                raise CommandError(f"several are called {name!r}: {which}. Use the ID", IN_THE_WAY)
         raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_FOUND)
 
 
