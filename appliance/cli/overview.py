@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from appliance.cli.client import FAILED, NOT_ALLOWED, USAGE, Client, CommandError, keep_settings
+from appliance.cli.client import FAILED, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError, keep_settings
 from appliance.cli.output import size
 from appliance.cli.shared import Run, ask_secret, names_of
 
@@ -24,10 +24,12 @@ def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
         raise CommandError(f"{url}: {error}. Use https://HOST:8443", USAGE) from error
     if parts.scheme != "https" or not host:
         raise CommandError(f"{url} is not an address of an appliance. Use https://HOST:8443", USAGE)
+    address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     try:
         pem = ssl.get_server_certificate((host, port), timeout=10)
     except OSError as error:
-        raise CommandError(f"{url}: {error}", FAILED) from error
+        remedy = "Check host and port. On the server: systemctl status zvaai-frontend"
+        raise CommandError(f"No appliance answers at {address}: {error}. {remedy}", UNAVAILABLE) from error
     seen = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
     if fingerprint is not None:
         if fingerprint.replace(":", "").upper() != seen:
@@ -38,7 +40,7 @@ def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
         )
     else:
         raise CommandError("give --fingerprint: there is no terminal to confirm it", NOT_ALLOWED)
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", pem
+    return address, pem
 
 
 def _begin_session(client: Client, user: str, password: str) -> dict[str, Any]:
