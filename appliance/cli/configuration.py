@@ -18,7 +18,7 @@ configuration = noun("configuration", "Back up the configuration.")
 def back_up(run: Run, file: Path) -> None:
     """Write a sealed copy of the configuration to a new file. Prompts for your password.
 
-    The recovery key opens it on another server: zvaai recover --file FILE.
+    The recovery key opens it on another server: zvaai recover --file FILE --recovery-key.
     """
     response = run.client.call("POST", "/configuration/backup", {"password": ask_secret("Your password")})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
@@ -82,6 +82,6 @@ def recover(
         whose = "this installation" if copy["this_installation"] else f"installation {copy['installation']}"
         note = "" if copy["known"] else "; unknown to this database"
         print(f"pool {copy['pool']}: generation {copy['generation']} of {whose}, written {when}{note}")
-    if response["suggested"]:
+    if response["active"] and response["suggested"]:
         print(f"suggested: zvaai recover --from {response['suggested']}")
     return None

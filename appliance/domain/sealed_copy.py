@@ -119,7 +119,8 @@ def open_copy(copy: Copy, seal: Seal, recovery_key: str | None) -> Opened:
             raise InvalidError("copy", "it is damaged: its hash is another one", "a copy on another pool")
         return Opened(json.loads(plain), key)
     except (SealedError, InvalidTag) as error:
-        why = "not the recovery key of the copy" if recovery_key is not None else "the appliance's own key does not open it"
+        hint = "the appliance's own key does not open it (zvaai recover: add --recovery-key)"
+        why = "not the recovery key of the copy" if recovery_key is not None else hint
         raise InvalidError("recovery_key", why, "the recovery key that was shown at the first start") from error
     except (ValueError, zlib.error) as error:
         raise InvalidError("copy", f"it is damaged: {error}"[:300], "a copy on another pool") from error

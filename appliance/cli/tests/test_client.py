@@ -58,6 +58,35 @@ def test_first_contact_with_an_untrusted_certificate_asks_for_a_login(zvaai: Com
     assert "CERTIFICATE_VERIFY_FAILED" not in printed
 
 
+def test_login_without_an_answer_says_what_to_check(zvaai: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    code, printed = zvaai.run("login", f"https://127.0.0.1:{port}")
+    assert code == 6 and f"No appliance answers at https://127.0.0.1:{port}" in printed, printed
+    assert "systemctl status zvaai-frontend" in printed
+
+
+def test_a_name_is_that_of_the_active_datastore(zvaai: Command) -> None:
+    """A deleted datastore or a replica can have the same name."""
+    old = zvaai.appliance.datastore("vmfs1")
+    zvaai("datastore", "delete", "vmfs1", "--yes", "--wait")
+    new = zvaai.appliance.datastore("vmfs1")
+    assert zvaai.json("datastore", "show", "vmfs1")["id"] == new
+    zvaai("datastore", "delete", "vmfs1", "--yes", "--wait")
+    code, printed = zvaai.run("datastore", "restore", "vmfs1")
+    assert code == 4 and f"{old} (deleted)" in printed and f"{new} (deleted)" in printed and "Use the ID" in printed, printed
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_copy_is_suggested_in_recovery_mode_only(zvaai: Command, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
+    """On a server that is fine, another server's configuration would replace everything."""
+    response = {
+        "active": active, "reason": "x", "generation": 1, "installation": "i", "copies": [], "changes": [], "suggested": "tank",
+    }  # fmt: skip
+    monkeypatch.setattr(client.Client, "call", lambda *_, **__: response)
+    assert ("suggested: zvaai recover --from tank" in zvaai("recover")) == active
+
+
 @pytest.mark.parametrize(
     ("name", "size", "said"),
     [("small", "2", "use a size from 1 GiB to 64 TiB"), ("no name", "1G", "use at most 42 letters, digits and _ . - only")],
