@@ -197,16 +197,18 @@ def ended(
     update_alerts(session, area, [Finding(f"{area}:failed", "warning", row.name, text, remedy)] if problem else [])
 
 
-def overdue(schedules: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:
+def overdue(
+    schedules: Iterable[Schedule], snapshots: Iterable[Snapshot], stores: Mapping[str, Datastore], now: float
+) -> list[Finding]:
     """Of schedules whose newest snapshot of a datastore, or last scrub, is older than two intervals.
 
-    `names` are the datastores that can be seen, by dataset: of others it is not known how old their snapshots are.
+    `stores` are the datastores that can be seen, by dataset: of others it is not known how old their snapshots are.
     """
     newest: dict[tuple[str, str], float] = {}
     for snapshot in snapshots:
         mark = snapshot.properties.get(SCHEDULE)
-        if mark is not None and snapshot.dataset in names and is_of_schedule(snapshot, mark.value):
-            key = (mark.value, names[snapshot.dataset])
+        if mark is not None and snapshot.dataset in stores and is_of_schedule(snapshot, mark.value):
+            key = (mark.value, stores[snapshot.dataset].id)
             newest[key] = max(newest.get(key, 0.0), float(snapshot.creation))
     findings = []
     for row in schedules:
@@ -217,8 +219,8 @@ def overdue(schedules: Iterable[Schedule], snapshots: Iterable[Snapshot], names:
             late = max(row.last_at or 0, row.created_at) < limit
             text = f"schedule {row.name}: no scrub of pool {row.pool} was started for two intervals"
         else:
-            seen = set(names.values())
-            old = [store for store in row.datastores if store in seen and newest.get((row.id, store), 0) < limit]
+            names = {store.id: store.name for store in stores.values()}
+            old = [names[store] for store in row.datastores if store in names and newest.get((row.id, store), 0) < limit]
             late = bool(old)
             text = f"schedule {row.name}: the newest snapshot is older than two intervals, of {', '.join(old[:5])}"
         if late:

@@ -79,9 +79,11 @@ class Periodic:
                 continue
             if not due:
                 continue
-            active = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
+            stores = self._context.datastores(self._newest())
+            active = {store.id for store in stores if store.state == "active"}
+            names = {store.id: store.name for store in stores}
             hidden = any(unlisted(pool) for pool in self._context.scan(self._newest()).pools)
-            missing = [] if hidden else sorted(set(schedule.datastores) - active)
+            missing = [] if hidden else [names.get(store, store) for store in sorted(set(schedule.datastores) - active)]
             present = sorted(set(schedule.datastores) & active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
@@ -115,8 +117,8 @@ class Periodic:
     def _overdue(self) -> None:
         inventory = self._context.scan(self._newest())
         with self._context.store.reading() as session:
-            names = {store.dataset: store.id for store in domain.datastores(inventory, session) if store.state == "active"}
-            findings = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
+            stores = {store.dataset: store for store in domain.datastores(inventory, session) if store.state == "active"}
+            findings = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, stores, self.now())
         self._context.alerts.update(schedules.OVERDUE, findings)
 
     def retention(self) -> None:

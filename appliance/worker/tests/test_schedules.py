@@ -64,7 +64,7 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     clock.due()
     assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
     alerts = appliance.get("/alerts")["items"]
-    assert [alert["key"] for alert in alerts] == [f"schedule-missing-{schedule}:gone"] and goes in alerts[0]["text"]
+    assert [alert["key"] for alert in alerts] == [f"schedule-missing-{schedule}:gone"] and alerts[0]["text"].endswith(": goes")
     assert appliance.request("DELETE", f"/schedules/{schedule}").status_code == 200
     assert appliance.get("/alerts")["items"] == []
 
@@ -255,7 +255,7 @@ def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appl
         appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
         clock.due()
     (alert,) = overdue(appliance)
-    assert "often" in alert and "two intervals" in alert and first in alert and second in alert
+    assert "often" in alert and alert.endswith("two intervals, of first, second")
     clock.due()
     clock.due(1)
     assert overdue(appliance) == []
