@@ -105,7 +105,7 @@ def kind_of(url: str) -> str:
 
 def check_url(url: str, plain_allowed: bool) -> None:
     """Its form. The address is checked at each delivery. Raises InvalidError."""
-    hint = "" if plain_allowed else "; without TLS only to [alerts] trusted_networks"
+    hint = "" if plain_allowed else "; without TLS only to [alerts] trusted_networks in /etc/zvaai/appliance.toml"
     allowed = f"https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log{hint}"
     try:
         parts = urlsplit(url)

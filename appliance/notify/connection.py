@@ -59,7 +59,7 @@ def allowed(host: str, port: int, plain: bool, trusted: Sequence[Network], until
     good = [address for address in addresses if may_go_to(address, plain, trusted)]
     if not good:
         why = "only trusted networks are reached without TLS" if plain else "the address is the appliance's own or link-local"
-        raise NotAllowedError(f"{', '.join(addresses[:5])}: {why} ([alerts] trusted_networks)")
+        raise NotAllowedError(f"{', '.join(addresses[:5])}: {why} ([alerts] trusted_networks in /etc/zvaai/appliance.toml)")
     return good[:MOST_ADDRESSES]
 
 
