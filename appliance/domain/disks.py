@@ -80,9 +80,10 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     name = " ".join(part for part in (path, disk.model, disk.serial) if part)
     whose = f" ({disk.used_by})" if disk.used_by else ""
     kind, _, pool = (disk.used_by or "").partition(" ")
-    pool = pool if kind == "pool" else "POOL"
-    replace = f"Replace the disk: zvaai pool replace {pool} {path} NEW_DISK"
-    scrub = f"Scrub the pool: zvaai pool scrub {pool}. If the number grows, replace the disk"
+    replace, scrub = "Replace the disk", "If the number grows, replace the disk"
+    if kind == "pool":
+        replace = f"Replace the disk: zvaai pool replace {pool} {path} NEW_DISK"
+        scrub = f"Scrub the pool: zvaai pool scrub {pool}. {scrub}"
     findings = []
 
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:

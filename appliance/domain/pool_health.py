@@ -74,7 +74,7 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
         yield Finding(f"{AREA}:redundancy:{pool.guid}", "warning", pool.name, text, remedy)
     if pool.error_count:
         text = f"pool {pool.name} has {pool.error_count} damaged files or blocks"
-        yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, "restore what zpool status -v names")
+        yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, _data_remedy(pool))
     if (ended := _ended(pool)) is not None and ended.severity != "info":
         yield ended
 
@@ -92,7 +92,18 @@ def _ended(pool: Pool) -> Finding | None:
         return None
     text = f"{scan.function} of pool {pool.name} has ended: {scan.processed} bytes repaired, {scan.errors} errors left"
     severity = "critical" if scan.errors else "info"
-    return Finding(f"{AREA}:scan:{pool.guid}:{scan.function}:{scan.ended}", severity, pool.name, text)
+    return Finding(
+        f"{AREA}:scan:{pool.guid}:{scan.function}:{scan.ended}",
+        severity,
+        pool.name,
+        text,
+        _data_remedy(pool) if scan.errors else "",
+    )
+
+
+def _data_remedy(pool: Pool) -> str:
+    find, scrub = f"zpool status -v {pool.name}", f"zvaai pool scrub {pool.name}"
+    return f"Find the datastore: {find}. Restore its VMs from a snapshot or backup, then: {scrub}"
 
 
 @dataclass(frozen=True)

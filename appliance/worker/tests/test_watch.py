@@ -11,11 +11,11 @@ from simulators.appliance import Appliance
 
 from appliance.database.models import Event
 from appliance.dataplane.target import ServedTarget
-from appliance.domain import disks
+from appliance.domain import disks, pool_health
 from appliance.domain.errors import InvalidError
 from appliance.worker import watch
 from appliance.zfs.errors import Timeout
-from appliance.zfs.model import DiskHealth
+from appliance.zfs.model import DiskHealth, Scan, ScanState
 
 WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pending=0)
 
@@ -152,6 +152,22 @@ def test_smart_data_is_shown_and_raises_alerts(appliance: Appliance) -> None:
     assert says(replace(WELL, critical_warning=8)) == {"failing": "critical"}
     assert "takes no writes" in appliance.get("/alerts")["items"][0]["text"]
     assert says(WELL) == {}
+
+
+def test_a_disk_outside_pools_has_no_command_of_a_pool(shared: Appliance) -> None:
+    disk, worn = shared.simulator.disks()[0], replace(WELL, wear=101, pending=4)
+    for used_by, commands in (("mounted on /", False), (None, False), ("pool tank", True)):
+        findings = disks.findings({disk.path: (replace(disk, used_by=used_by), worn)})
+        assert [" tank" in finding.remedy and "zvaai pool" in finding.remedy for finding in findings] == [commands, commands]
+        assert all("replace the disk" in finding.remedy.lower() and "POOL" not in finding.remedy for finding in findings)
+
+
+def test_damaged_data_says_how_to_find_and_restore_it(appliance: Appliance) -> None:
+    pool = appliance.service.context.scan().pools[0]
+    ended = Scan(function="scrub", state=ScanState.FINISHED, started=1, ended=2, errors=3)
+    findings = pool_health.findings([replace(pool, error_count=3, scan=ended)], 3.0)
+    damaged = [finding.remedy for finding in findings if finding.key.startswith(("pool:data:", "pool:scan:"))]
+    assert len(damaged) == 2 and all("zpool status -v tank" in remedy and "zvaai pool scrub tank" in remedy for remedy in damaged)
 
 
 def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
