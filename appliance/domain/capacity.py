@@ -17,6 +17,10 @@ COPY_REMEDY = (
     "or be another datastore (without --keep-identity)"
 )
 """Remedy for a copy that may be the only data left."""
+LUN_REMEDY = "zvaai pool list; zpool status. The target tries again by itself. Its log: zvaai logs --unit zvaai-target"
+"""Remedy for a LUN that the target cannot serve."""
+ROOM_REMEDY = "Add vdevs, delete snapshots, or purge deleted datastores (zvaai datastore list --state deleted)"
+"""Remedy for a pool without space. A deleted datastore keeps its space until it is purged."""
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
@@ -75,9 +79,8 @@ def findings(
         percent, limit = 100 * pool.allocated // pool.size if pool.size else 0, limits.get(pool.name, Thresholds())
         if percent >= limit.warning:
             severity = "critical" if percent >= limit.critical else "warning"
-            remedy = "add vdevs, or delete snapshots and datastores; at the headroom thin datastores take no more"
             findings.append(
-                Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)
+                Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", ROOM_REMEDY)
             )
         # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
@@ -102,7 +105,7 @@ def findings(
         if store.state == "active" and store.thick and store.reserved < store.guaranteed:
             had = f"{store.reserved} of {store.guaranteed}"
             text = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest"
-            findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
+            findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, ROOM_REMEDY))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
             text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
@@ -119,7 +122,7 @@ def originals(stores: Iterable[Datastore]) -> set[str | None]:
 def copy_remedy(store: Datastore, existing: Collection[str | None], dataset: Dataset | None) -> str:
     """Remedy for a copy. It advises destruction only if the original exists, and the copy is certainly not the original."""
     if store.copy_of in existing and dataset is not None and not has_its_guid(dataset):
-        return "adopt it with a new identity, or destroy it"
+        return f"zvaai datastore adopt {store.dataset} NAME --group GROUP; or destroy it: zfs destroy -r {store.dataset}"
     return COPY_REMEDY
 
 

@@ -35,7 +35,7 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
 
 def renewed(certificate: Certificate) -> Finding:
     text = f"The appliance has another certificate, with the SHA-256 fingerprint {certificate.fingerprint}"
-    remedy = "compare it where the old one was trusted, then run zvaai login again"
+    remedy = "Compare it with: journalctl -u zvaai-frontend. Then run zvaai login again on each machine with the command"
     return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:23]}", "info", "appliance", text, remedy)
 
 

@@ -6,6 +6,7 @@ import msgspec
 from appliance import decoding
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, requests
+from appliance.domain.capacity import ROOM_REMEDY
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.jobs import Claims
 from appliance.worker import encryption, steps, thick
@@ -241,7 +242,7 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
             context.engine.grow_volume(plan.dataset, plan.size)
         except zfs.OutOfSpace as error:
             lacking = thick.missing(context, plan.dataset, plan.size)
-            raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
+            raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
         advance("updating the target", 60)
         served = steps.serve(context, plan.uuid, plan.pools, self.kind)
         with context.store.reading() as session:

@@ -88,7 +88,8 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     if field is not None and error.status in ("invalid", "is_directory", "not_directory", "access", "name_too_long"):
         return InvalidError(field, reason, "a file" if field == "source" else "a new name in a folder of the datastore")
     if error.status == "not_supported":
-        return ConflictError(f"{reason}; a clone that need not be fast is copied", [name], field_name="fast")
+        remedy = "Repeat without --fast (in the console: a full clone): blocks that cannot be shared are then copied"
+        return ConflictError(f"{reason}. {remedy}", [name], field_name="fast")
     if error.status == "input_output":
         return StorageError(error.status, reason)
     return ConflictError(reason, [name])

@@ -33,7 +33,7 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore], local: Sequence[Address
         count = sum(export.served for export in facts.exports)
         yield Check("nfs", "The NFS server runs", OK, f"it serves {count} export{'' if count == 1 else 's'}", "", "")
     if facts.counters_problem:
-        remedy = "Control_Socket and Control_User of /etc/zvaai/vaai-nas.conf; restart nfs-ganesha"
+        remedy = "Check Control_Socket and Control_User in /etc/zvaai/vaai-nas.conf. Then run: systemctl restart nfs-ganesha"
         yield Check("vaai_nas", "VAAI-NAS answers", WARNING, facts.counters_problem, remedy, "")
     elif not facts.problem:
         evidence = "the control socket answers; no vendor's plug-in was tested"

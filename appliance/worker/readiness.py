@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Host, HostGroup, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
-from appliance.domain.capacity import Thresholds, copy_remedy, originals
+from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ADAPTER
@@ -90,7 +90,7 @@ def _storage(facts: Facts) -> Iterator[Check]:
         percent = 100 * pool.allocated // pool.size if pool.size else 0
         has_room = percent < facts.thresholds.get(pool.name, Thresholds()).warning
         result, evidence = OK if has_room else WARNING, f"{percent} % is used"
-        remedy = "" if has_room else "add vdevs, or free space: at the headroom thin datastores take no more"
+        remedy = "" if has_room else ROOM_REMEDY
         yield Check("pool_space", "The pool has room", result, evidence, remedy, pool.name)
 
 
@@ -166,7 +166,10 @@ def _target(facts: Facts) -> Iterator[Check]:
         remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
         yield Check("portals", "Hosts reach a portal", FAILED, f"it listens at {listening} only", remedy)
     elif count < 2:
-        remedy = "give a second network interface an address; zvaai portal add ADDRESS:3260 --group 2"
+        remedy = "Give a second network interface an address in another network"
+        if everywhere := [portal for portal in facts.status.portals if portal.startswith(("0.0.0.0:", "[::]:"))]:
+            replacing = f"zvaai portal add --interface NAME1 --replace {everywhere[0]}"
+            remedy += f". Then each network its portal: {replacing}; zvaai portal add --interface NAME2 --group 2"
         yield Check("portals", title, WARNING, f"all paths use one network interface: {addresses}", remedy)
     else:
         yield Check("portals", title, OK, f"{count} network interfaces: {addresses}")
@@ -186,7 +189,7 @@ def _datastores(facts: Facts) -> Iterator[Check]:
             result, evidence = UNKNOWN if facts.target_problem else FAILED, "the target has no LUN for it"
             yield Check("served", title, result, evidence, "zvaai reconcile; see the alerts", store.id)
         elif lun.state != "serving":
-            yield Check("served", title, FAILED, lun.reason, "", store.id)
+            yield Check("served", title, FAILED, lun.reason, LUN_REMEDY, store.id)
         else:
             yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
         if not store.host_groups:
@@ -234,7 +237,8 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             continue  # it has no LUN to see
         if not names:
             evidence = "no iSCSI name of it is known"
-            remedy = f"esxcli iscsi adapter list; zvaai host change {host.name} --add-iqn IQN"
+            on_host = "esxcli iscsi software set --enabled=true; esxcli iscsi adapter list"
+            remedy = f"{on_host}; zvaai host change {host.name} --add-iqn IQN"
             yield Check("initiator", "The host has an iSCSI name", FAILED, evidence, remedy, host.id)
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
@@ -244,10 +248,10 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap_required and host.chap_secret is None:
             evidence = "CHAP is required, and the host has no secret"
-            yield Check("chap", "The host can prove itself", FAILED, evidence, f"zvaai host chap {host.name}", host.id)
+            yield Check("chap", "The host has a CHAP secret", FAILED, evidence, f"zvaai host chap {host.name}", host.id)
         elif host.chap_secret is not None:
             try:
                 seal.open(host.chap_secret)
             except SealedError as error:
                 remedy = f"Restore the key. Or set the secret again: zvaai host chap {host.name}"
-                yield Check("chap", "The host can prove itself", FAILED, str(error), remedy, host.id)
+                yield Check("chap", "The host has a CHAP secret", FAILED, str(error), remedy, host.id)

@@ -183,7 +183,7 @@ class Reconciling:
             uuid: planes.Failure(
                 uuid,
                 f"LUN {lun.lun.number} is {lun.state}: {lun.reason}",
-                remedy=capacity.COPY_REMEDY if lun.dataset_guid is not None else "",
+                remedy=capacity.COPY_REMEDY if lun.dataset_guid is not None else capacity.LUN_REMEDY,
             )
             for uuid, lun in served.items()
             if lun.state == "failed"

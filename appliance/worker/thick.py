@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain import datastores as domain
 from appliance.domain import identity
+from appliance.domain.capacity import ROOM_REMEDY
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.fields import Bytes
@@ -27,7 +28,6 @@ from appliance.zfs.properties import thick_refreservation
 LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
 """Time for target and NFS server to count shared blocks, which needs a sync of recent writes."""
 _POLL_SECONDS = 1.0
-_REMEDY = "Add vdevs, or delete data"
 _log = logging.getLogger(__name__)
 
 
@@ -128,7 +128,7 @@ def make_thick(context: Context, store: Datastore) -> None:
             _reserve(context, store.kind, store.dataset, store.size)
         except zfs.OutOfSpace as error:
             lacking = missing(context, store.dataset, store.size)
-            raise ConflictError(f"the pool lacks {lacking} bytes. {_REMEDY}") from error
+            raise ConflictError(f"the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
     except ConflictError as error:
         raise ConflictError(f"Cannot make {store.name} thick: {error}") from error
 
@@ -205,7 +205,7 @@ def resize(context: Context, dataset: str, size: int, was: int) -> None:
     except zfs.OutOfSpace as error:
         lacking = missing(context, dataset, size)
         context.engine.set_properties(dataset, sized(was, thick=True))
-        raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {_REMEDY}") from error
+        raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
 
 
 def missing(context: Context, dataset: str, size: int) -> int:
@@ -267,7 +267,7 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
     datasets = [context.scan(60).dataset(name.partition("@")[0]) for name in names]
     needed = {dataset.name: snapshot_room(dataset) for dataset in datasets if dataset and dataset.refreservation}
     needs = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
-    return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {_REMEDY}", list(needed))
+    return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {ROOM_REMEDY}", list(needed))
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:
@@ -275,4 +275,4 @@ def made_refused(context: Context, doing: str, name: str, dataset: str, refreser
     above = context.engine.filesystem(dataset.rpartition("/")[0])
     lacking = f", and the pool lacks {max(1, refreservation - above.space.available)} of them" if refreservation else ""
     needed = f"{refreservation} bytes reserved" if refreservation else "more space"
-    return ConflictError(f"Cannot {doing} {name}: it needs {needed}{lacking}. {_REMEDY}")
+    return ConflictError(f"Cannot {doing} {name}: it needs {needed}{lacking}. {ROOM_REMEDY}")

@@ -140,7 +140,7 @@ def test_refusals_name_the_field_and_change_nothing(appliance: Appliance, store:
     [
         (body(source="vm/missing.vmdk"), "source: there is no such file"),
         (body("there.vmdk"), "destination: the name is taken"),
-        (body(fast=True), "a clone that need not be fast is copied"),
+        (body(fast=True), "Repeat without --fast"),
     ],
 )
 def test_a_refusal_by_the_nfs_server_is_reported_and_changes_nothing(

@@ -39,7 +39,9 @@ def test_two_paths_are_two_interfaces(
     """One portal at every address of a server with one address is one path: that was wrongly reported as good."""
     listening(appliance, monkeypatch, addresses, *at)
     assert portals(appliance)["result"] == result
-    assert (portals(appliance)["remedy"] == "") == (result == "ok")
+    remedy = portals(appliance)["remedy"]
+    assert (remedy == "") == (result == "ok")
+    assert ("--replace 0.0.0.0:3260" in remedy) == (result == "warning" and at == ["0.0.0.0:3260"]), "it excludes other portals"
 
 
 def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
