@@ -96,14 +96,14 @@ impl KnownLun {
         }
         if ends {
             return Err(
-                "no space is reserved for its overwrites: shared blocks exceed the free space of the pool. Add vdevs, or delete data".into(),
+                "no space is reserved for its overwrites: shared blocks exceed the free space of the pool. Add vdevs, or delete snapshots and volumes".into(),
             );
         }
         // The unused part of a `refreservation` is for new data.
         let held = present.reservation.saturating_sub(present.used);
         if held < headroom / 4 {
             return Err(format!(
-                "only {held} of {headroom} bytes are reserved for its overwrites: the pool is full. Add vdevs, or delete data"
+                "only {held} of {headroom} bytes are reserved for its overwrites: the pool is full. Add vdevs, or delete snapshots and volumes"
             ));
         }
         Ok(())

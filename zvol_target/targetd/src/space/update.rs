@@ -95,7 +95,7 @@ pub(super) async fn update(
         }
     }
     known.problem = terms.overcommitted.then(|| {
-        "overwrites of shared blocks have used up the free space: no space is reserved for thin LUNs. Add vdevs, or delete data".to_owned()
+        "overwrites of shared blocks have used up the free space: no space is reserved for thin LUNs. Add vdevs, or delete snapshots and volumes".to_owned()
     });
     let shown = PoolSpace {
         total_bytes: terms.pool.total,
