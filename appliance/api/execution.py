@@ -23,7 +23,7 @@ from appliance.database.store import Store
 from appliance.domain import access, recovery
 from appliance.domain.access import Caller
 from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
-from appliance.domain.journal import complete, record, rotate, withdraw
+from appliance.domain.journal import complete, record, rotate
 from appliance.domain.secrets import SealedError
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.service import Service
@@ -247,10 +247,12 @@ def forget_unfinished(store: Store) -> None:
 
 
 def _begin(declared: Declaration, call: Call) -> None:
-    """Writes the audit entry before anything is changed, so that a crash during the change leaves a trace."""
-    if declared.audit is not None:
-        # The name in an anonymous request may be a password.
-        call.name = _name(call) if call.caller is not None else ""
+    """Writes the audit entry before anything is changed, so that a crash during the change leaves a trace.
+
+    Not of an anonymous request, which must not cost a commit. Its name may be a password.
+    """
+    if declared.audit is not None and call.caller is not None:
+        call.name = _name(call)
         with call.context.store.session() as session:
             call.entry = _record(session, declared, call, None)
 
@@ -299,10 +301,8 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
         return  # anonymous requests must not fill the disk
     with call.ending(made=status < 400) as session:
         if call.caller is None and status not in _TELLING:
-            if call.entry is None:
-                return
-            withdraw(session, call.entry)  # otherwise anonymous requests could rotate the audit until nothing is left
-        elif call.entry is None:
+            return  # otherwise anonymous requests could rotate the audit until nothing is left
+        if call.entry is None:
             call.entry = _record(session, declared, call, status)
         else:
             complete(session, call.entry, subject=call.subject[:512], status=status, before=call.before)

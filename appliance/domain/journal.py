@@ -54,11 +54,6 @@ def complete(session: Session, number: int, *, subject: str, status: int, before
     entry.subject, entry.status, entry.before = subject, status, before
 
 
-def withdraw(session: Session, number: int) -> None:
-    """It was nothing worth an entry."""
-    session.execute(delete(AuditEntry).where(AuditEntry.id == number))
-
-
 def rotate(session: Session, directory: Path) -> None:
     """Moves the oldest audit entries, when there are enough of them, into a separate file; deletes the oldest files."""
     newest = session.scalar(select(func.max(AuditEntry.id))) or 0

@@ -3,15 +3,16 @@
 
 import gzip
 import json
+import threading
 from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from appliance.api import execution
 from appliance.database.models import AuditEntry, HostGroup
-from appliance.domain import hosts, journal
+from appliance.domain import access, hosts, journal
 
 
 class Killed(BaseException):
@@ -83,6 +84,24 @@ def test_anonymous_requests_fill_no_disk(appliance: Appliance) -> None:
         client.post("/api/v1/datastores", json={"name": "x" * 1000})
     entries = appliance.get("/audit")["items"]
     assert len(entries) == 5 and {entry["status"] for entry in entries} == {401}  # then it has to wait
+
+
+@pytest.mark.parametrize("path", ["session", "setup", "setup/administrator"])
+def test_anonymous_requests_that_have_to_wait_write_nothing(appliance: Appliance, path: str) -> None:
+    """Each commit costs a disk some milliseconds, and the other writers wait."""
+    body = {"name": "admin", "password": "wrong wrong 1", "code": "wrong"}
+    here, written = threading.get_ident(), list[str]()
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if threading.get_ident() == here and not statement.startswith(("SELECT", "BEGIN")):
+            written.append(statement)
+
+    with appliance.store.session() as session:
+        for _ in range(30):
+            access.count_failure(session, "admin" if path == "session" else "setup", "127.0.0.1")
+    event.listen(appliance.store.engine, "before_cursor_execute", note)
+    assert appliance.request("POST", f"/{path}", body, role="").status_code == 429
+    assert written == []
 
 
 def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
