@@ -147,6 +147,8 @@ def _viewed(declared: Declaration, call: Call, arguments: dict[str, object]) -> 
         headers = {"Content-Type": response.content_type}
         if response.download_name is not None:
             headers["Content-Disposition"] = f"attachment; filename={response.download_name}"
+        if isinstance(response.content, Stream):
+            headers["X-Accel-Buffering"] = "no"  # nginx would keep events until its buffer is full
         return Outcome(declared.status, headers, response.content)
     headers = {"Content-Type": "application/json"}
     if declared.status == 202:

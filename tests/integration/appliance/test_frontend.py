@@ -277,6 +277,25 @@ def test_passwords_are_tried_slowly(service: ServiceStack) -> None:
         assert client.get("/api/v1/health/live").status_code == 200
 
 
+@pytest.mark.parametrize(("method", "path", "zone"), [("GET", "events", "api"), ("POST", "setup/administrator", "login")])
+def test_anonymous_requests_are_limited(tmp_path: Path, method: str, path: str, zone: str) -> None:
+    """Without the API nginx answers at once, so that a low limit is reached for sure."""
+
+    def limit(text: str) -> str:
+        return re.sub(
+            rf"zone={zone} burst=\d+", f"zone={zone} burst=10", re.sub(rf"zone={zone}:2m .*;", f"zone={zone}:2m rate=1r/s;", text)
+        )
+
+    frontend = Frontend(tmp_path / "limited", 8448, tmp_path / "http.sock", change=limit)
+    frontend.start()
+    try:
+        with httpx.Client(verify=frontend.context()) as client:
+            url = f"https://localhost:8448/api/v1/{path}"
+            assert {client.request(method, url).status_code for _ in range(100)} == {502, 429}
+    finally:
+        assert frontend.stop() == 0
+
+
 def test_connections_that_say_nothing_do_not_shut_others_out(hasty: ServiceStack) -> None:
     """More connections than nginx has slots: nginx closes those that have sent nothing."""
     held = [hasty.connect(f"127.0.2.{number % 8 + 1}") for number in range(160)]
