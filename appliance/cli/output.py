@@ -31,7 +31,7 @@ def size(text: Any) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """One value as text."""
+    """One value as text. Clients make log messages and file names: terminals must not obey escape sequences in them."""
     if value is None or value == []:
         return "-"
     if name in SIZES and str(value).isdigit():  # "snapshot" is a name elsewhere
@@ -39,8 +39,8 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    return str(value)
+        value = ", ".join(str(item) for item in value)
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in str(value))
 
 
 def _title(name: str) -> str:

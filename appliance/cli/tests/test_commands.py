@@ -240,6 +240,16 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_terminal_obeys_no_log_message(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients without a login write to the log, and NFS clients make names."""
+    from appliance.cli.client import Client  # noqa: PLC0415
+
+    entry = {"at": "2026-11-29", "unit": "zvaai-api", "priority": "info", "text": "POST /\x1b]0;title\x1b\\\x07\x9b2J"}
+    monkeypatch.setattr(Client, "all", lambda *_, **__: [entry])
+    replaced = "POST /\N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}\\"
+    assert replaced + "\N{REPLACEMENT CHARACTER}" * 2 + "2J" in zvaai("logs")
+
+
 def test_two_factor_login(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turned on with a code, required at the login only, turned off, and reset for another user."""
     from simulators.appliance import PASSWORD  # noqa: PLC0415
