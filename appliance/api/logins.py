@@ -94,10 +94,12 @@ def read_oidc(call: Call, session: Session) -> OidcResponse:
 
 @resource.operation("PUT", "/settings/oidc", role=Role.ADMIN, audit="oidc.set", matches=True)
 def set_oidc(call: Call, session: Session, body: OidcUpdate) -> OidcResponse:
-    """Sets the OIDC provider for logins. Ends the sessions of its users."""
+    """Sets the OIDC provider for logins. Ends the sessions of its users. Another issuer deletes the users of the former one."""
     call.match(_oidc(session))
     settings = _changed(call, session, OIDC, body.model_dump())
     oidc.check(settings)
+    if logins.read(session, OIDC).get("issuer") != settings["issuer"]:
+        logins.remove(session, OIDC)  # they can never log in again, and would keep their names from the new ones
     logins.write(session, call.context.seal, OIDC, settings)
     return _oidc(session)
 

@@ -92,7 +92,10 @@ def set_oidc(
     operator: Annotated[list[str] | None, typer.Option("--operator", help=_VALUE)] = None,
     viewer: Annotated[list[str] | None, typer.Option("--viewer", help=_VALUE)] = None,
 ) -> None:
-    """Set the OpenID Connect provider for logins. Ends the sessions of its users."""
+    """Set the OpenID Connect provider for logins. Ends the sessions of its users.
+
+    Another issuer deletes the users of the former one.
+    """
     body = {
         "name": name, "issuer": issuer, "client_id": client_id, "claim": claim, "scopes": scope or [],
         "external_url": external_url,

@@ -173,6 +173,20 @@ def test_the_subject_is_the_user_whatever_the_name(ready: Appliance, server: Pro
     assert Browser(ready).log_in(server, "olga").status_code == 401, "the name is a local user's"
 
 
+def test_users_log_in_after_their_provider_got_another_address(ready: Appliance, server: Provider, tmp_path: Path) -> None:
+    """They get other identifiers. The former users would keep the names."""
+    first = Browser(ready).log_in(server, "anna").json
+    set_up(ready, server.settings(name="Other"))
+    same = Browser(ready).log_in(server, "anna").json
+    (tmp_path / "moved").mkdir()
+    with provider(tmp_path / "moved", f"{ORIGIN}/login/oidc") as moved:
+        set_up(ready, moved.settings())
+        answer = Browser(ready).log_in(moved, "anna")
+    assert answer.status_code == 201 and answer.json is not None, answer.text
+    assert first is not None and same is not None and first["user"] == same["user"] != answer.json["user"]
+    assert [user["id"] for user in ready.get("/users")["items"] if user["source"] == "oidc"] == [answer.json["user"]]
+
+
 @pytest.mark.parametrize(
     ("origin", "status"),
     [("https://evil.example", 409), ("https://localhost.evil.example", 409), ("https://localhost:x", 409),
