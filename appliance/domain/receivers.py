@@ -168,8 +168,11 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
     if "name" in changes:
         rows.check_name(session, Receiver, changes["name"], receiver.id)
     with contextlib.suppress(SealedError):  # the key is lost: the secret must be set again
-        if "url" in changes and kind_of(changes["url"]) != kind_of(url_of(seal, receiver)):
+        url, former = changes.get("url"), url_of(seal, receiver)
+        if url is not None and kind_of(url) != kind_of(former):
             raise InvalidError("url", "a receiver stays of its kind", "add another receiver")
+        if url is not None and kind_of(url) == EMAIL and urlsplit(url).hostname != urlsplit(former).hostname:
+            receiver.secret = seal.seal("")  # the password is the former server's
     for name, value in changes.items():
         if name == "url":
             receiver.url = seal.seal(value)

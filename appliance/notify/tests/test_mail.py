@@ -156,6 +156,18 @@ def test_login_and_certificate_can_be_removed(appliance: Appliance, tmp_path: Pa
         assert appliance.request("PATCH", path, {"user": "zvaai", "password": PASSWORD}).status_code == 200
 
 
+def test_another_server_gets_no_stored_password(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "smtps") as mail:
+        path = f"/receivers/{receiver(appliance, mail, 'smtps')}"
+        assert appliance.request("PATCH", path, {"url": f"smtps://127.0.0.1:{mail.port}/"}).status_code == 200
+        assert appliance.request("POST", f"{path}/test").status_code == 200 and mail.users == ["zvaai"]
+    other = {"url": "smtps://mail.example.com"}
+    refused = appliance.request("PATCH", path, other)
+    assert refused.status_code == 422 and '"password"' in refused.text
+    assert appliance.get(path)["url"] != other["url"]
+    assert appliance.request("PATCH", path, {**other, "password": "another"}).status_code == 200
+
+
 def test_a_test_reports_the_problem(appliance: Appliance, tmp_path: Path) -> None:
     def tested(identifier: str) -> tuple[str, int | None, str]:
         result = appliance.request("POST", f"/receivers/{identifier}/test").json
