@@ -36,6 +36,8 @@ CODE = Path("/var/lib/zvaai/setup-code")
 RESET_CODE = CODE.with_name("reset-code")
 RECOVERY_KEY = Path("/etc/zvaai/recovery-key")
 """It opens the configuration on the pools when the system disk is lost."""
+CERTIFICATE = Path("/var/lib/zvaai-frontend/certificate.pem")
+"""nginx's, with its chain."""
 URL = "https://localhost:8443"
 API_SECONDS = 120.0
 """For the API to serve after it was started."""
@@ -163,12 +165,14 @@ def wait_for_code(path: Path) -> str | None:
 
 
 def trusting_client() -> Client:
-    """Client of this machine's API. It accepts any certificate, as the connection uses the loopback interface."""
+    """Client of this machine's API. Any user can listen at the port while nginx does not: the certificate must be nginx's."""
     until = time.monotonic() + API_SECONDS
     parts = urlsplit(URL)
     while True:
         try:
             pem = ssl.get_server_certificate((parts.hostname or "", parts.port or 0), timeout=10)
+            if pem.strip() not in CERTIFICATE.read_text():
+                raise OSError(f"the certificate at {URL} is not in {CERTIFICATE}")
             client = Client(URL, None, None, trusted=pem)
             client.token = None
             client.call("GET", "/setup")
