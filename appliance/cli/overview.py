@@ -59,7 +59,9 @@ def log_in(
     user: Annotated[str, typer.Option("--user", "-u", help="Name of the user.")] = "admin",
     days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 30,
     scope: Annotated[str | None, typer.Option(help="viewer, operator or admin; the default is the role of the user.")] = None,
-    setup_code: Annotated[str | None, typer.Option(help="Create the first admin, with the code of the server.")] = None,
+    setup_code: Annotated[
+        bool, typer.Option("--setup-code", help="Create the first admin, with the code of the server.")
+    ] = False,
     fingerprint: Annotated[str | None, typer.Option(help="SHA-256 of the server's certificate, from the server's log.")] = None,
 ) -> None:
     """Log in: create an API token and store it for the next commands. Password and code come from the terminal or stdin.
@@ -68,9 +70,10 @@ def log_in(
     """
     url, pem = _server(url, fingerprint)
     client = Client(url, None, None, trusted=pem)
-    password = ask_secret("Password", twice=setup_code is not None)
-    if setup_code is not None:
-        made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+    code = ask_secret("One-time code") if setup_code else None
+    password = ask_secret("Password", twice=setup_code)
+    if setup_code:
+        made_admin = client.call("POST", "/setup", {"code": code, "name": user, "password": password})
         print(f"recovery key: {made_admin['recovery_key']}")
         print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
     begun = _begin_session(client, user, password)

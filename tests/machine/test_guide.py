@@ -129,9 +129,9 @@ def test_log_in(server: Machine) -> None:
     shown = GUIDE.run(server, "zvaai setup")
     code = re.search(r"One-time code: +(\S+)", shown)
     assert code, shown
-    names = {"SERVER": "localhost", "CODE": code[1], "FINGERPRINT": fingerprint(server)}
-    first = "zvaai login https://SERVER:8443 --user admin --setup-code CODE --fingerprint FINGERPRINT"
-    assert "recovery key: " in GUIDE.run(server, first, names, typed=PASSWORD)
+    names = {"SERVER": "localhost", "FINGERPRINT": fingerprint(server)}
+    first = "zvaai login https://SERVER:8443 --user admin --setup-code --fingerprint FINGERPRINT"
+    assert "recovery key: " in GUIDE.run(server, first, names, typed=f"{code[1]}\n{PASSWORD}")
     log_in(server)
     assert "target    ok" in GUIDE.run(server, "zvaai status", check=False)
     GUIDE.run(server, "zvaai user create olga --role operator", typed=PASSWORD)
@@ -377,8 +377,8 @@ def test_move_the_pool_to_a_new_server(server: Machine) -> None:
 def test_replace_a_lost_server(server: Machine, replacement: Machine) -> None:
     """Datastores return with identity, LUN number and hosts; what hosts wrote before is there."""
     more = f"--fingerprint {fingerprint(replacement)}"
-    login = 'zvaai login https://localhost:8443 --setup-code "$(cat /var/lib/zvaai/setup-code)"'
-    GUIDE.run(replacement, login, more=more, typed=PASSWORD)
+    code = replacement.run("cat /var/lib/zvaai/setup-code").strip()
+    GUIDE.run(replacement, "zvaai login https://localhost:8443 --setup-code", more=more, typed=f"{code}\n{PASSWORD}")
     GUIDE.run(replacement, "zvaai pool import tank --wait")
     replacement.run(f"umask 077; cat >/root/site.json <<'END'\n{KNOWN['backup']}\nEND")
     from_file = "zvaai recover --file site.json --recovery-key"

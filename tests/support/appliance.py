@@ -197,10 +197,9 @@ class Appliance:
             "login",
             f"https://127.0.0.1:{PORT}",
             "--setup-code",
-            code,
             "--fingerprint",
             self.frontend.fingerprint,
-            text=PASSWORD,
+            text=f"{code}\n{PASSWORD}",
         )
         self._wait_for(lambda: bool(self.json("status")), "the API has the worker's answer")
 

@@ -15,11 +15,14 @@ import click
 import pytest
 import typer
 from simulators.target import TargetSimulator
+from sqlalchemy import delete
 
 from appliance.cli.__main__ import application
 from appliance.cli.tests.conftest import Command
+from appliance.database.models import User
 from appliance.dataplane.ganesha import ExportRefusedError
 from appliance.dataplane.target import LoggedIn
+from appliance.domain import access
 from appliance.domain.journal import Finding, update_alerts
 
 ROOT = typer.main.get_command(application)
@@ -238,6 +241,21 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
         printed = zvaai("login", zvaai.url, "--user", "operator", text=f"{PASSWORD}\n")
     assert "as operator (operator)" in printed
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
+
+
+def test_the_first_admin_types_the_code(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the arguments, all users of the machine could read it."""
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    from appliance.cli import overview  # noqa: PLC0415
+
+    with zvaai.appliance.store.session() as session:
+        session.execute(delete(User))
+        code = access.prepare_setup(session, zvaai.appliance.configuration.setup_code)
+    monkeypatch.setattr(overview, "_server", lambda url, _fingerprint: (url, None))
+    monkeypatch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
+    printed = zvaai("login", zvaai.url, "--setup-code", text=f"{code}\n{PASSWORD}\n")
+    assert "recovery key: " in printed and "as admin (admin)" in printed
 
 
 def test_a_terminal_obeys_no_log_message(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
