@@ -13,7 +13,6 @@ export interface Rate {
   readonly at: number;
   readonly readBytes: number;
   readonly writeBytes: number;
-  readonly operations: number;
   /** Mean latency in milliseconds; null without operations. */
   readonly readLatency: number | null;
   readonly writeLatency: number | null;
@@ -45,7 +44,6 @@ export function rateBetween(before: Sample, now: Sample): Rate | null {
     at: now.at,
     readBytes: read.bytes / seconds,
     writeBytes: write.bytes / seconds,
-    operations: (read.operations + write.operations) / seconds,
     readLatency: latency(read),
     writeLatency: latency(write),
   };

@@ -2,7 +2,6 @@
 /** A problem, the same on all screens: what happened, what did not change, what to do. */
 
 import { AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
-import type { ReactNode } from "react";
 import { isWithin, type ApiProblem } from "../api/problem";
 import { sentence } from "../format/sentence";
 import { text } from "../text";
@@ -53,38 +52,21 @@ interface Props {
   /** A failed read has changed nothing, so no text says so. */
   readonly reading?: boolean;
   readonly onRetry?: () => void;
-  /** Further actions, for instance a button for force. */
-  readonly action?: ReactNode;
   /** Fields whose problems the form shows. */
   readonly knownFields?: readonly string[];
   /** Facts that have changed meanwhile, if that is the problem. */
   readonly news?: readonly News[];
 }
 
-export function ProblemAlert({ problem, reading = false, onRetry, action, knownFields = [], news = [] }: Props) {
+export function ProblemAlert({ problem, reading = false, onRetry, knownFields = [], news = [] }: Props) {
   const words = wordsOf(problem);
   const effect = problem.effect === "nothing-changed" ? text.problems.nothingChanged : text.problems.unknown;
-  const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : null;
+  const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : undefined;
   const others = [...problem.fields].filter(([field]) => !knownFields.some((known) => isWithin(field, known)));
   const more = problem.blocking.length - SHOWN;
   const hasNews = problem.status === 412 && news.length > 0;
   return (
-    <Alert
-      variant="danger"
-      isInline
-      component="p"
-      title={words.title}
-      actionLinks={
-        retry === null && action === undefined ? undefined : (
-          <>
-            {action}
-            {retry}
-          </>
-        )
-      }
-      className="zv-problem"
-      role="alert"
-    >
+    <Alert variant="danger" isInline component="p" title={words.title} actionLinks={retry} className="zv-problem" role="alert">
       <Content component="p">
         {words.body} {reading ? null : effect} {hasNews ? text.problems.changed.remedyOverNews : words.remedy}
       </Content>

@@ -25,7 +25,6 @@ export const dashboard = {
   pools: {
     title: "Pools",
     none: { title: "No pool yet", body: "A pool combines disks. Datastores need one.", action: "Create a pool" },
-    used: "Used",
     available: "Available",
     provisioned: "Provisioned",
     saved: "Saved by block cloning",
@@ -42,7 +41,6 @@ export const dashboard = {
     write: "Write",
     rate: "Throughput",
     latency: "Latency",
-    operations: (count: string) => `${count} operations/s`,
     unavailable: "The target does not answer. No measurements.",
     waiting: "Measuring…",
   },

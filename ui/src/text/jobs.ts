@@ -28,5 +28,4 @@ export const jobs = {
   newer: "Newer",
   older: "Older",
   pages: "Pages of jobs",
-  open: (kind: string) => `Open ${kind}`,
 };

@@ -145,7 +145,6 @@ export const pools = {
       name: "Vdev",
       health: "State",
       size: "Size",
-      used: "Used",
       read: "Read errors",
       write: "Write errors",
       checksum: "Checksum errors",
@@ -294,7 +293,6 @@ export const pools = {
       smart: "SMART",
     },
     free: "Unused",
-    device: "Device",
     smart: {
       unread: "Not read yet",
       none: "None",

@@ -5,7 +5,6 @@ export const schedules = {
   title: "Schedules",
   lead: "Scheduled snapshots, consistent across all datastores of a schedule. Old ones are deleted automatically.",
   list: "Schedules",
-  menu: "Actions",
   create: {
     action: "New schedule",
     title: "New schedule",

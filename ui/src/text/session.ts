@@ -83,7 +83,6 @@ export const session = {
     portals: {
       title: "Check the portals",
       lead: "Hosts reach the iSCSI target at its portals. Two in separate networks keep datastores available when a switch or a cable fails.",
-      listens: "The target listens at",
       none: "The target does not answer, or has no portal.",
       change: "To change them later, open System. Or use the command: zvaai portal",
       submit: "Continue",

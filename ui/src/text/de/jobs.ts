@@ -28,5 +28,4 @@ export const jobs: Texts["jobs"] = {
   newer: "Neuere",
   older: "Ältere",
   pages: "Seiten der Jobs",
-  open: (kind) => `${kind} öffnen`,
 };

@@ -149,7 +149,6 @@ export const pools: Texts["pools"] = {
       name: "Vdev",
       health: "Zustand",
       size: "Größe",
-      used: "Belegt",
       read: "Lesefehler",
       write: "Schreibfehler",
       checksum: "Prüfsummenfehler",
@@ -299,7 +298,6 @@ export const pools: Texts["pools"] = {
       smart: "SMART",
     },
     free: "Unbenutzt",
-    device: "Gerät",
     smart: {
       unread: "Noch nicht gelesen",
       none: "Keine",

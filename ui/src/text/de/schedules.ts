@@ -5,7 +5,6 @@ export const schedules: Texts["schedules"] = {
   title: "Zeitpläne",
   lead: "Snapshots nach Zeitplan, konsistent über alle Datastores eines Zeitplans. Alte werden automatisch gelöscht.",
   list: "Zeitpläne",
-  menu: "Aktionen",
   create: {
     action: "Zeitplan anlegen",
     title: "Neuer Zeitplan",

@@ -90,7 +90,6 @@ export const session: Texts["session"] = {
     portals: {
       title: "Portale prüfen",
       lead: "Hosts erreichen das iSCSI-Target an seinen Portalen. Zwei in getrennten Netzen halten Datastores verfügbar, wenn Switch oder Kabel ausfallen.",
-      listens: "Das Target lauscht an",
       none: "Das Target antwortet nicht, oder es hat kein Portal.",
       change: "Später ändern Sie sie unter System, oder mit dem Befehl: zvaai portal",
       submit: "Weiter",
