@@ -63,7 +63,7 @@ async function untilClockRan() {
 test("it is paused, run while paused, and changed", async () => {
   await untilClockRan();
   await choose("Pause");
-  await dialog().getByText("No snapshots are taken or deleted until you resume").waitFor();
+  await dialog().getByText("The schedule does nothing until you resume it").waitFor();
   await dialog().getByRole("button", { name: "Pause" }).click();
   await row().getByText("Paused").waitFor();
   await choose("Run now");
@@ -106,7 +106,7 @@ test("a pool is scrubbed by a schedule", async () => {
 
 test("deleting explains the effect on its snapshots", async () => {
   await choose("Delete");
-  await dialog().getByText("Existing snapshots are retained").waitFor();
+  await dialog().getByText("Existing snapshots stay").waitFor();
   await dialog().getByRole("textbox").fill("hourly");
   await dialog().getByRole("button", { name: "Delete schedule" }).click();
   await page.getByText("No schedules yet").waitFor();

@@ -40,7 +40,7 @@ export const datastores = {
     active: "Served to its host groups.",
     deleted: "Not served. You can restore it until you purge it.",
     copy: "Has the identity of another datastore. Not served.",
-    missing: "The volume is missing. The LUN number is reserved.",
+    missing: "Its data is not on any imported pool. Its LUN number or export path is reserved.",
   } satisfies Record<Datastore["state"], string>,
   locked: "Locked",
   lockedHelp: "Encrypted, and its key is not loaded. Not served.",
@@ -479,7 +479,7 @@ export const datastores = {
       settings: {
         action: "Change settings",
         title: (name: string) => `Settings of ${name}`,
-        lead: "Hosts lose the datastore under its old LUN number, and find it under the new one after a rescan.",
+        lead: "If you change the LUN number, hosts lose the datastore under its old number. After a rescan they find it under the new one.",
         submit: "Change",
       },
       promote: {
@@ -497,7 +497,7 @@ export const datastores = {
       present: {
         action: "Change hosts",
         title: (name: string) => `Hosts of ${name}`,
-        lead: "Hosts of the selected groups see the datastore immediately. All others lose it.",
+        lead: "Hosts of the selected groups see the datastore immediately. Hosts of other groups lose it.",
         submit: "Change",
       },
       snapshot: {
@@ -512,7 +512,8 @@ export const datastores = {
       clone: {
         action: "Clone",
         title: (name: string) => `Clone ${name}`,
-        lead: "Creates a new datastore with its own identity. Thin clones share blocks. Hosts must resignature the VMFS.",
+        lead: "Creates a new datastore with its own identity. Thin clones share blocks.",
+        resignature: "Hosts must resignature the VMFS.",
         of: (snapshot: string) => `Of snapshot ${snapshot}`,
         name: "Name of the clone",
         submit: "Clone",

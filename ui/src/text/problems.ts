@@ -42,7 +42,7 @@ export const problems = {
     remedy: "Reload the page. If the error returns, report it.",
   },
   nothingChanged: "Nothing was changed.",
-  unknown: "The request may have been carried out. “Try again” is safe: the appliance carries it out at most once.",
+  unknown: "The request may have been carried out. Sending it again is safe: the appliance carries it out at most once.",
   nowIs: "New values:",
   news: (name: string, now: string, before: string) => `${name}: ${now} (before: ${before})`,
   inTheWay: "Conflicts:",

@@ -55,14 +55,14 @@ export const schedules = {
   pause: {
     action: "Pause",
     title: (name: string) => `Pause ${name}?`,
-    lead: "No snapshots are taken or deleted until you resume the schedule.",
+    lead: "The schedule does nothing until you resume it. It deletes no snapshots either.",
     submit: "Pause",
     done: (name: string) => `${name} is paused`,
   },
   resume: {
     action: "Resume",
     title: (name: string) => `Resume ${name}`,
-    lead: "If a snapshot is overdue, it is taken immediately.",
+    lead: "If a run is overdue, it starts immediately.",
     submit: "Resume",
     done: (name: string) => `${name} is on`,
   },
@@ -77,7 +77,7 @@ export const schedules = {
   delete: {
     action: "Delete",
     title: (name: string) => `Delete ${name}?`,
-    lead: "No more snapshots are taken. Existing snapshots are retained until you delete them.",
+    lead: "The schedule does not run again. Existing snapshots stay until you delete them.",
     submit: "Delete schedule",
     done: (name: string) => `${name} was deleted`,
   },

@@ -238,11 +238,12 @@ export function Clone({ store, snapshot = null, ...job }: DialogProps & { readon
   const [groups, setGroups] = useState<readonly string[]>([]);
   const [form, change] = useForm(NO_CLIENTS);
   const nfs = store.kind === "nfs";
+  const lead = nfs ? words.clone.lead : `${words.clone.lead} ${words.clone.resignature}`;
   return (
     <JobDialog
       {...job}
       title={words.clone.title(store.name)}
-      lead={snapshot === null ? words.clone.lead : `${words.clone.of(snapshot)}. ${words.clone.lead}`}
+      lead={snapshot === null ? lead : `${words.clone.of(snapshot)}. ${lead}`}
       submit={words.clone.submit}
       ready={() => name !== "" && clientsProblem({ ...form, kind: store.kind }) === undefined}
       knownFields={["name", "clients"]}

@@ -37,7 +37,7 @@ export const datastores: Texts["datastores"] = {
     active: "Für seine Hostgruppen bereitgestellt.",
     deleted: "Nicht bereitgestellt. Sie können ihn wiederherstellen, bis Sie ihn endgültig löschen.",
     copy: "Hat die Identität eines anderen Datastores. Nicht bereitgestellt.",
-    missing: "Das Volume fehlt. Die LUN-Nummer ist reserviert.",
+    missing: "Seine Daten sind auf keinem importierten Pool. LUN-Nummer oder Exportpfad sind reserviert.",
   },
   locked: "Gesperrt",
   lockedHelp: "Verschlüsselt, und der Schlüssel ist nicht geladen. Nicht bereitgestellt.",
@@ -525,7 +525,7 @@ export const datastores: Texts["datastores"] = {
       settings: {
         action: "Einstellungen ändern",
         title: (name) => `Einstellungen von ${name}`,
-        lead: "Hosts verlieren den Datastore unter der alten LUN-Nummer und finden ihn nach einem Rescan unter der neuen.",
+        lead: "Ändern Sie die LUN-Nummer, verlieren Hosts den Datastore unter der alten Nummer. Nach einem Rescan finden sie ihn unter der neuen.",
         submit: "Ändern",
       },
       promote: {
@@ -543,7 +543,7 @@ export const datastores: Texts["datastores"] = {
       present: {
         action: "Hosts ändern",
         title: (name) => `Hosts von ${name}`,
-        lead: "Hosts der gewählten Gruppen sehen den Datastore sofort. Alle anderen verlieren ihn.",
+        lead: "Hosts der gewählten Gruppen sehen den Datastore sofort. Hosts anderer Gruppen verlieren ihn.",
         submit: "Ändern",
       },
       snapshot: {
@@ -558,7 +558,8 @@ export const datastores: Texts["datastores"] = {
       clone: {
         action: "Klonen",
         title: (name) => `${name} klonen`,
-        lead: "Legt einen neuen Datastore mit eigener Identität an. Thin-Klone teilen Blöcke. Hosts müssen das VMFS neu signieren.",
+        lead: "Legt einen neuen Datastore mit eigener Identität an. Thin-Klone teilen Blöcke.",
+        resignature: "Hosts müssen das VMFS neu signieren.",
         of: (snapshot) => `Von Snapshot ${snapshot}`,
         name: "Name des Klons",
         submit: "Klonen",

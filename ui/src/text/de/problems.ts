@@ -48,7 +48,7 @@ export const problems: Texts["problems"] = {
     remedy: "Laden Sie die Seite neu. Kommt der Fehler wieder, melden Sie ihn.",
   },
   nothingChanged: "Nichts wurde geändert.",
-  unknown: "Die Anfrage ist vielleicht ausgeführt. „Erneut versuchen“ ist sicher: Die Appliance führt sie höchstens einmal aus.",
+  unknown: "Die Anfrage ist vielleicht ausgeführt. Erneut senden ist sicher: Die Appliance führt sie höchstens einmal aus.",
   nowIs: "Neue Werte:",
   news: (name, now, before) => `${name}: ${now} (vorher: ${before})`,
   inTheWay: "Konflikte:",

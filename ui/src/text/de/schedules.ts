@@ -54,14 +54,14 @@ export const schedules: Texts["schedules"] = {
   pause: {
     action: "Anhalten",
     title: (name) => `${name} anhalten?`,
-    lead: "Bis Sie den Zeitplan fortsetzen, werden keine Snapshots erstellt oder gelöscht.",
+    lead: "Bis Sie den Zeitplan fortsetzen, tut er nichts. Er löscht auch keine Snapshots.",
     submit: "Anhalten",
     done: (name) => `${name} ist angehalten`,
   },
   resume: {
     action: "Fortsetzen",
     title: (name) => `${name} fortsetzen`,
-    lead: "Ist ein Snapshot überfällig, wird er sofort erstellt.",
+    lead: "Ist ein Lauf überfällig, beginnt er sofort.",
     submit: "Fortsetzen",
     done: (name) => `${name} läuft`,
   },
@@ -76,7 +76,7 @@ export const schedules: Texts["schedules"] = {
   delete: {
     action: "Löschen",
     title: (name) => `${name} löschen?`,
-    lead: "Es werden keine Snapshots mehr erstellt. Vorhandene bleiben, bis Sie sie löschen.",
+    lead: "Der Zeitplan läuft nicht mehr. Vorhandene Snapshots bleiben, bis Sie sie löschen.",
     submit: "Zeitplan löschen",
     done: (name) => `${name} wurde gelöscht`,
   },
