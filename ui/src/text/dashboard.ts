@@ -6,7 +6,7 @@ export const dashboard = {
   health: {
     title: "Health",
     allWell: "No problems",
-    needs: (count: number) => (count === 1 ? "1 problem needs attention" : `${count} problems need attention`),
+    needs: "Needs attention: see alerts and readiness",
     target: "iSCSI target",
     targetRuns: (version: string) => `Running, version ${version}`,
     nfs: "NFS server",

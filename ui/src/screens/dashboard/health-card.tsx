@@ -14,11 +14,10 @@ import { text } from "../../text";
 
 const words = text.dashboard.health;
 
-/** Counts the problems that need attention. */
-function troubles(status: Status): number {
+/** No count: one fault can be a problem of the target, of the reconciliation and an alert. */
+function isTroubled(status: Status): boolean {
   const parts = [status.target?.problem, status.storage_problem, status.reconcile_problem];
-  const failed = (status.target?.luns_failed ?? 0) > 0 ? 1 : 0;
-  return parts.filter((problem) => problem != null).length + failed + status.open_alerts;
+  return parts.some((problem) => problem != null) || (status.target?.luns_failed ?? 0) > 0 || status.open_alerts > 0;
 }
 
 export function HealthCard() {
@@ -28,19 +27,19 @@ export function HealthCard() {
     <Panel title={words.title} more={{ to: "/readiness", name: words.readiness }}>
       <QueryBoundary query={query} what={words.title} lines={5}>
         {(status) => {
-          const count = troubles(status);
+          const troubled = isTroubled(status);
           const failed = readiness && failedChecks(readiness);
-          const well = count === 0 && failed === 0;
+          const well = !troubled && failed === 0;
           return (
             <>
               <p className="zv-verdict">
-                {(count > 0 || readiness !== undefined) && (
+                {(troubled || readiness !== undefined) && (
                   <Icon status={well ? "success" : "warning"} size="lg">
                     {well ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
                   </Icon>
                 )}
-                {count > 0
-                  ? words.needs(count)
+                {troubled
+                  ? words.needs
                   : readiness === undefined
                     ? words.checksUnknown
                     : well

@@ -6,7 +6,7 @@ export const dashboard: Texts["dashboard"] = {
   health: {
     title: "Zustand",
     allWell: "Keine Probleme",
-    needs: (count) => (count === 1 ? "1 Problem braucht Aufmerksamkeit" : `${count} Probleme brauchen Aufmerksamkeit`),
+    needs: "Braucht Aufmerksamkeit: siehe Alarme und Bereitschaft",
     target: "iSCSI-Target",
     targetRuns: (version) => `Läuft, Version ${version}`,
     nfs: "NFS-Server",
