@@ -15,6 +15,7 @@ afterEach(cleanup);
 
 const UNKNOWN = text.hosts.state.unknown;
 const DAY_MS = 86_400_000;
+const MIB = 1_048_576;
 const status = { ...(world["/status"] as Api.Status), open_alerts: 0 };
 const alert = (world["/alerts"] as { items: [Api.Alert] }).items[0];
 const store = (id: string, more: object) => ({ [`/datastores/${id}`]: { ...(world[`/datastores/${id}`] as object), ...more } });
@@ -41,6 +42,29 @@ describe("the dashboard", () => {
     cleanup();
     await show("/", { "/status": { ...status, target } });
     expect(verdict()).toBe(words.needs);
+  });
+
+  it("shows the load of NFS datastores, and no spike after counters were missing", async () => {
+    const { load, offloads: card } = text.dashboard;
+    const offloads = (bytes: number) => ({
+      ...{ ...(world["/offloads"] as object), nfs_problem: bytes === 0 ? "it hangs" : null },
+      exports: bytes === 0 ? [] : [{ export: "/nfs1", read: { bytes, operations: bytes / 4096, latency: {} } }],
+    });
+    vi.useFakeTimers({ toFake: ["Date"] });
+    try {
+      const client = await show("/", { "/offloads": offloads(4096 * MIB) });
+      const answer = async (bytes: number, title: string, shown: string) => {
+        service.responses = { "/offloads": offloads(bytes) };
+        vi.setSystemTime(Date.now() + 10_000);
+        await act(() => client.invalidateQueries({ queryKey: ["offloads"] }));
+        await until(`not ${shown}`, () => panel(title).includes(shown));
+      };
+      await answer(4136 * MIB, load.title, `${load.read} 4 MiB/s`);
+      await answer(0, card.title, card.nasUnavailable("it hangs"));
+      await answer(4176 * MIB, load.title, `${load.read} 2 MiB/s`);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("shows the most severe alert first", async () => {

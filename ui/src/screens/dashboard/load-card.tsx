@@ -13,12 +13,14 @@ import { text } from "../../text";
 
 const words = text.dashboard.load;
 const MIB = 1048576;
-/** Load of all LUNs, retained while the page is loaded. */
+/** Load of all LUNs and exports, retained while the page is loaded. */
 const history = new RateHistory();
 
 export function LoadCard() {
   const { data, dataUpdatedAt, isError } = useQuery(offloadsQuery);
-  if (data !== undefined) history.take({ at: dataUpdatedAt / 1000, totals: totalsOf(lunsOf(data)) });
+  // Without the exports no sample is taken: when they are back, their whole count would be one spike.
+  if (data?.nfs_problem === null)
+    history.take({ at: dataUpdatedAt / 1000, totals: totalsOf(lunsOf({ luns: [...data.luns, ...data.exports] })) });
   const { rates } = history;
   return (
     <Panel title={words.title} lead={words.lead}>
