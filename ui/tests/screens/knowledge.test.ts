@@ -205,6 +205,23 @@ describe("a page", () => {
     await until("no word", () => document.body.textContent.includes(text.jobs.cancelHelp));
   });
 
+  it("of the system shows receivers and CHAP of the configuration that recovery took", async () => {
+    const recovery = { ...(world["/recovery"] as Api.Recovery), active: true, suggested: "tank" };
+    const receiver = (world["/receivers"] as { items: [object] }).items[0];
+    await show("/system", { "/recovery": recovery });
+    await press(newUser(), [text.system.recovery.decide]);
+    const dialog = await until("no dialog", () => document.querySelector(".pf-v6-c-modal-box"));
+    service.answers = [{ status: 200, body: recovery }];
+    service.responses = {
+      "/receivers": page({ ...receiver, name: "as before" }),
+      "/settings/iscsi": { chap_required: false, target_chap_name: "target of before" },
+    };
+    await press(newUser(), [text.system.recovery.decideSubmit], dialog);
+    const shown = () => document.querySelector("main")?.textContent ?? "";
+    await until("old receivers", () => shown().includes("as before"));
+    await until("old CHAP", () => shown().includes("target of before"));
+  });
+
   it("says that a logout failed", async () => {
     await show("/jobs");
     service.answers = [null];

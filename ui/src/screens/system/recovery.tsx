@@ -3,7 +3,7 @@
 
 import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { recoveryQuery } from "../../api/queries";
@@ -79,6 +79,7 @@ function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly o
   const pools = [...new Set(recovery.copies.map((copy) => copy.pool))];
   const [source, setSource] = useState(recovery.suggested ?? "");
   const [key, setKey] = useState("");
+  const client = useQueryClient();
   return (
     <ChangeDialog
       danger
@@ -93,8 +94,9 @@ function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly o
         recovery_key: key === "" ? null : key,
       })}
       ask={(body, headers) => api.POST("/api/v1/recovery", { body, headers })}
-      changes={["recovery", "hosts", "host-groups", "datastores", "schedules", "alerts", "status"]}
+      changes={[]}
       done={words.decided}
+      onDone={() => void client.invalidateQueries()}
       onClose={onClose}
     >
       {(problem) => (
