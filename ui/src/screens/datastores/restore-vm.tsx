@@ -49,7 +49,7 @@ export function RestoreVm({ store, snapshot, ...job }: DialogProps & { readonly 
                   options={[["", words.choose], ...folders.map((folder) => [folder.name, folder.name] as const)]}
                   onChange={(chosen) => {
                     setFolder(chosen);
-                    if (name === "" && chosen !== "") setName(words.restored(chosen));
+                    if (name === "" || name === words.restored(folder)) setName(chosen === "" ? "" : words.restored(chosen));
                   }}
                   problem={problem?.at("folder")}
                   required

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// @vitest-environment jsdom
+/** Names that a form has before the user types one. */
+
+import { beginService, service } from "./border";
+import { cleanup, render } from "@testing-library/react";
+import { createElement } from "react";
+import { afterEach, expect, it } from "vitest";
+import { App, newCache } from "../../src/app";
+import { dialog, field, fill, newUser, press, until } from "./page";
+import { AT, begun, ID, page } from "./world";
+
+afterEach(cleanup);
+
+async function open(at: string, names: readonly string[], responses = {}) {
+  beginService({ responses });
+  service.answers = [{ status: 202, body: begun }];
+  window.history.replaceState(null, "", at);
+  render(createElement(App, { client: newCache() }));
+  const user = newUser();
+  await press(user, names);
+  return { user, scope: await until("it does not open", dialog) };
+}
+
+it("names a restored VM after the folder that was chosen last", async () => {
+  const folders = page(...["web", "db"].map((name) => ({ name, kind: "folder", size: "0", modified_at: AT })));
+  const responses = { [`/datastores/${ID.nfs}/snapshots/before/folder`]: folders };
+  const { user, scope } = await open(
+    `/datastores/${ID.nfs}/snapshots`,
+    ["Actions for snapshot before", "Restore a VM"],
+    responses,
+  );
+  await fill(user, scope, "Folder of the VM", "web");
+  expect(field("Name of the restored VM", scope)).toHaveProperty("value", "web-restored");
+  await fill(user, scope, "Folder of the VM", "db");
+  await press(user, ["Restore VM"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ folder: "db", name: "db-restored" }]);
+});
+
+it("keeps a typed name of a restored VM", async () => {
+  const { user, scope } = await open(`/datastores/${ID.nfs}/snapshots`, ["Actions for snapshot before", "Restore a VM"]);
+  await fill(user, scope, "Name of the restored VM", "mine");
+  await fill(user, scope, "Folder of the VM", "web");
+  expect(field("Name of the restored VM", scope)).toHaveProperty("value", "mine");
+});
