@@ -44,3 +44,11 @@ it("keeps a typed name of a restored VM", async () => {
   await fill(user, scope, "Folder of the VM", "web");
   expect(field("Name of the restored VM", scope)).toHaveProperty("value", "mine");
 });
+
+it("restores a deleted datastore under its own name", async () => {
+  const { user, scope } = await open(`/datastores/${ID.gone}/overview`, ["Actions", "Restore"]);
+  await until("not its name", () => field("Name", scope)?.getAttribute("value") === "gone1");
+  await press(user, ["Restore"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ name: null, host_groups: null }]);
+});

@@ -128,9 +128,10 @@ export const datastores: readonly Form[] = [
     ...GONE,
     form: "datastores Restore",
     open: ["Actions", "Restore"],
-    fill: { lab: true },
+    fill: { Name: "gone2", lab: true },
     send: ["Restore"],
-    sends: ["POST", `/datastores/${ID.gone}/restore`, { host_groups: [ID.group] }],
+    sends: ["POST", `/datastores/${ID.gone}/restore`, { name: "gone2", host_groups: [ID.group] }],
+    marks: { name: "Name" },
   },
   {
     ...GONE,

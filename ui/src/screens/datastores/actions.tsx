@@ -295,6 +295,7 @@ function Delete({ store, ...job }: DialogProps) {
 function Restore({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
   const { data: all = [] } = useQuery(groupsQuery);
+  const [name, setName] = useState(store.name);
   const [groups, setGroups] = useState<readonly string[] | null>(null);
   const before = known.thing.previous_host_groups.filter((id) => all.some((group) => group.id === id));
   return (
@@ -304,10 +305,25 @@ function Restore({ store, ...job }: DialogProps) {
       title={words.restore.title(store.name)}
       lead={`${words.restore.lead} ${words.restore.clients(known.thing.previous_clients)}`.trim()}
       submit={words.restore.submit}
-      body={() => ({ host_groups: groups && [...groups] })}
+      ready={() => name !== ""}
+      knownFields={["name"]}
+      body={() => ({ name: name === known.thing.name ? null : name, host_groups: groups && [...groups] })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/restore", { params: pathOf(store), body, headers })}
     >
-      {() => <Groups chosen={groups ?? before} onChange={setGroups} />}
+      {(problem) => (
+        <>
+          <TextField
+            id="restored-name"
+            label={text.datastores.wizard.place.name}
+            help={text.datastores.wizard.place.nameHelp}
+            value={name}
+            onChange={setName}
+            problem={problem?.fields.get("name")}
+            required
+          />
+          <Groups chosen={groups ?? before} onChange={setGroups} />
+        </>
+      )}
     </JobDialog>
   );
 }
