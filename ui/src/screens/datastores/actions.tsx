@@ -36,42 +36,57 @@ export interface DialogProps extends Place {
 }
 type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof OTHERS)[keyof typeof OTHERS][number];
 
-/** `row`: at the end of its row in the list. */
-export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "onClose"> & { readonly row?: boolean }) {
-  const [chosen, setChosen] = useState<Action | null>(null);
+/** An action that the user has chosen, for its dialog. */
+export interface Chosen {
+  readonly store: Datastore;
+  readonly action: Action;
+}
+
+interface MenuProps {
+  readonly store: Datastore;
+  readonly onChoose: (chosen: Chosen) => void;
+  /** At the end of its row in the list. */
+  readonly row?: boolean;
+}
+
+export function ActionMenu({ store, onChoose, row = false }: MenuProps) {
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : OTHERS[store.state];
   const allowed = actions.filter(
     (action) => (admin || !FOR_ADMINS.includes(action)) && (action !== "promote" || store.origin !== null),
   );
-  if (allowed.length === 0) return null;
-  const dialog = { store, onBegin, onClose: () => setChosen(null) };
+  return (
+    <ActionsMenu
+      row={row}
+      label={row ? text.datastores.actions(store.name) : words.menu}
+      choices={allowed.map((action) => ({
+        name: action === "adopt" ? text.datastores.adopt.action : words[action].action,
+        danger: action === "delete" || action === "purge" || action === "forget",
+        onChoose: () => onChoose({ store, action }),
+      }))}
+    />
+  );
+}
+
+/** Not inside a row of the list: there it would close when its row leaves the visible part. */
+export function ActionDialog({ action, ...dialog }: DialogProps & Chosen) {
   return (
     <>
-      <ActionsMenu
-        row={row}
-        label={row ? text.datastores.actions(store.name) : words.menu}
-        choices={allowed.map((action) => ({
-          name: action === "adopt" ? text.datastores.adopt.action : words[action].action,
-          danger: action === "delete" || action === "purge" || action === "forget",
-          onChoose: () => setChosen(action),
-        }))}
-      />
-      {chosen === "rename" && <Rename {...dialog} />}
-      {chosen === "grow" && <Grow {...dialog} />}
-      {chosen === "quota" && <Quota {...dialog} />}
-      {chosen === "provisioning" && <ChangeProvisioning {...dialog} />}
-      {chosen === "settings" && <Settings {...dialog} />}
-      {chosen === "present" && <Present {...dialog} />}
-      {chosen === "serving" && <Serving {...dialog} />}
-      {chosen === "snapshot" && <TakeSnapshot {...dialog} stores={[store]} />}
-      {chosen === "clone" && <Clone {...dialog} />}
-      {chosen === "promote" && <Promote {...dialog} />}
-      {chosen === "delete" && <Delete {...dialog} />}
-      {chosen === "restore" && <Restore {...dialog} />}
-      {chosen === "purge" && <Purge {...dialog} />}
-      {chosen === "forget" && <Forget {...dialog} />}
-      {chosen === "adopt" && <Adopt onBegin={onBegin} onClose={dialog.onClose} dataset={store.dataset} />}
+      {action === "rename" && <Rename {...dialog} />}
+      {action === "grow" && <Grow {...dialog} />}
+      {action === "quota" && <Quota {...dialog} />}
+      {action === "provisioning" && <ChangeProvisioning {...dialog} />}
+      {action === "settings" && <Settings {...dialog} />}
+      {action === "present" && <Present {...dialog} />}
+      {action === "serving" && <Serving {...dialog} />}
+      {action === "snapshot" && <TakeSnapshot {...dialog} stores={[dialog.store]} />}
+      {action === "clone" && <Clone {...dialog} />}
+      {action === "promote" && <Promote {...dialog} />}
+      {action === "delete" && <Delete {...dialog} />}
+      {action === "restore" && <Restore {...dialog} />}
+      {action === "purge" && <Purge {...dialog} />}
+      {action === "forget" && <Forget {...dialog} />}
+      {action === "adopt" && <Adopt onBegin={dialog.onBegin} onClose={dialog.onClose} dataset={dialog.store.dataset} />}
     </>
   );
 }

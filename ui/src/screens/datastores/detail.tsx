@@ -2,7 +2,7 @@
 /** One datastore. The address has the tab. */
 
 import { useQuery } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { datastoreQuery } from "../../api/queries";
 import type { Datastore, Job } from "../../api/types";
@@ -13,7 +13,7 @@ import { ScreenTabs } from "../../parts/screen-tabs";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { ActionMenu } from "./actions";
+import { ActionDialog, ActionMenu, type Chosen } from "./actions";
 import { CapacityTab, OverviewTab } from "./overview-tab";
 import { FilesTab } from "./files-tab";
 import { EventsTab, HostsTab } from "./hosts-tab";
@@ -60,9 +60,11 @@ function Actions({ store }: { readonly store: Datastore }) {
     [navigate],
   );
   const [begin, news] = useBegun(leave);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   return (
     <>
-      <ActionMenu store={store} onBegin={begin} />
+      <ActionMenu store={store} onChoose={setChosen} />
+      {chosen && <ActionDialog {...chosen} onBegin={begin} onClose={() => setChosen(null)} />}
       {news}
     </>
   );

@@ -23,7 +23,7 @@ import { useSelection } from "../../parts/selection";
 import { QueryBoundary } from "../../parts/states";
 import { May, useMay } from "../../session/session";
 import { text } from "../../text";
-import { TakeSnapshot } from "./actions";
+import { ActionDialog, TakeSnapshot, type Chosen } from "./actions";
 import { AdoptButton } from "./adopt";
 import { filterOf, groupNames, matches, sorted, type Column, type Direction, type Loads } from "./filter";
 import { freeOf } from "./summary";
@@ -111,6 +111,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   const operator = useMay("operator");
   const [selected, select] = useSelection();
   const [taking, setTaking] = useState(false);
+  const [acting, setActing] = useState<Chosen | null>(null);
   const filter = filterOf(parameters);
   const { search, state, pool } = useDeferredValue(filter);
   const shown = useMemo(
@@ -201,7 +202,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
           stores={shown}
           groups={groups}
           loads={loads}
-          onBegin={begin}
+          onChoose={setActing}
           selected={operator ? selected : null}
           onSelect={select}
           column={column}
@@ -212,6 +213,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
           }}
         />
       )}
+      {acting && <ActionDialog {...acting} onBegin={begin} onClose={() => setActing(null)} />}
       {taking && (
         <TakeSnapshot
           stores={chosen}

@@ -14,7 +14,7 @@ import type { Select } from "../../parts/selection";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { ActionMenu } from "./actions";
+import { ActionMenu, type Chosen } from "./actions";
 import { groupNames, type Column, type Direction, type Loads } from "./filter";
 import { freeOf } from "./summary";
 
@@ -48,7 +48,7 @@ interface Props {
   readonly stores: readonly Datastore[];
   readonly groups: readonly Group[];
   readonly loads: Loads;
-  readonly onBegin: (job: string) => void;
+  readonly onChoose: (chosen: Chosen) => void;
   /** Identifiers of the selected rows; null for readers who have nothing to do with several. */
   readonly selected: ReadonlySet<string> | null;
   readonly onSelect: Select;
@@ -57,7 +57,7 @@ interface Props {
   readonly onSort: (column: Column, direction: Direction) => void;
 }
 
-export function DatastoreTable({ stores, groups, loads, onBegin, selected, onSelect, column, direction, onSort }: Props) {
+export function DatastoreTable({ stores, groups, loads, onChoose, selected, onSelect, column, direction, onSort }: Props) {
   const busiest = Math.max(...[...loads.values()].map((load) => load.bytes), 0);
   const selectable = useMemo(() => stores.filter(isSelectable).map((store) => store.id), [stores]);
   const selectAll = useCallback((on: boolean) => onSelect(selectable, on), [onSelect, selectable]);
@@ -97,7 +97,7 @@ export function DatastoreTable({ stores, groups, loads, onBegin, selected, onSel
                   index={index}
                   load={loads.get(store.id)}
                   busiest={busiest}
-                  onBegin={onBegin}
+                  onChoose={onChoose}
                   selected={selected?.has(store.id) ?? null}
                   onSelect={onSelect}
                 />
@@ -190,7 +190,7 @@ interface RowProps {
   readonly load: Load | undefined;
   /** Bytes per second. */
   readonly busiest: number;
-  readonly onBegin: (job: string) => void;
+  readonly onChoose: (chosen: Chosen) => void;
   readonly selected: boolean | null;
   readonly onSelect: Props["onSelect"];
 }
@@ -200,7 +200,7 @@ function isSelectable(store: Datastore): boolean {
   return store.state === "active";
 }
 
-const Row = memo(function Row({ store, groups, index, load, busiest, onBegin, selected, onSelect }: RowProps) {
+const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, selected, onSelect }: RowProps) {
   const names = groupNames(store, groups);
   return (
     <Tr aria-rowindex={index + 2}>
@@ -253,7 +253,7 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onBegin, se
       </Td>
       <Td isActionCell>
         <May least="operator">
-          <ActionMenu row store={store} onBegin={onBegin} />
+          <ActionMenu row store={store} onChoose={onChoose} />
         </May>
       </Td>
     </Tr>
