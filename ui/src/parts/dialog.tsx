@@ -27,6 +27,8 @@ interface Props {
   /** The request's body as JSON, without force: force is offered only while the body is the same. */
   readonly body: string;
   readonly knownFields?: readonly string[];
+  /** Whether the user may use force. */
+  readonly mayForce?: boolean;
   readonly onSubmit: (force: boolean) => void;
   readonly onClose: () => void;
   readonly children?: ReactNode;
@@ -44,6 +46,7 @@ export function SendDialog({
   news = [],
   body,
   knownFields,
+  mayForce = true,
   onSubmit,
   onClose,
   children,
@@ -54,7 +57,7 @@ export function SendDialog({
   const [sent, setSent] = useState<string | null>(null);
   const words = text.datastores.detail.actions;
   const problem = currentProblem(reported, sent, body);
-  const canForce = problem?.canForce ?? false;
+  const canForce = mayForce && (problem?.canForce ?? false);
   const sendable = ready && !pending && (confirm === undefined || typed === confirm);
   return (
     <Modal

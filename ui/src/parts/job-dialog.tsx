@@ -31,6 +31,8 @@ interface Props<Body> extends Place {
   readonly knownFields?: readonly string[];
   /** The request's body: the same body is carried out once, however often it is sent. */
   readonly body: (force: boolean) => Body;
+  /** Whether the user may use force. */
+  readonly mayForce?: boolean;
   readonly ask: (body: Body, headers: SentWith) => Promise<Outcome<Job>>;
   /** The changed object, if it has a version. */
   readonly known?: Known;

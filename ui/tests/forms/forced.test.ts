@@ -9,7 +9,7 @@ import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
 import { problemBody } from "./problems";
-import { begun, ID } from "./world";
+import { begun, DISKS, ID, session } from "./world";
 
 afterEach(cleanup);
 
@@ -39,4 +39,22 @@ it("is forced after a tick only, and names what is in the way", async () => {
     { force: false, destroy: ["after"] },
     { force: true, destroy: ["after"] },
   ]);
+});
+
+it.each([
+  ["admin", true],
+  ["operator", false],
+] as const)("is offered to %s for a new device: %s", async (role, offered) => {
+  beginService({ responses: { "/session": { ...session, role } } });
+  window.history.replaceState(null, "", "/pools/tank");
+  render(createElement(App, { client: newCache() }));
+  const user = newUser();
+  const [device = "", , free = ""] = DISKS;
+  await press(user, [`Actions for ${device}`, "Replace"]);
+  const scope = await until("it does not open", dialog);
+  await fill(user, scope, free, true);
+  service.answers = [{ status: 409, body: problemBody(409, { can_force: true }) }];
+  await press(user, ["Replace"], scope);
+  await until("no problem", () => scope.querySelector(".zv-problem"));
+  expect(toPress("Continue anyway", scope) !== null).toBe(offered);
 });

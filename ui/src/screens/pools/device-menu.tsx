@@ -118,6 +118,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
   const said = words[action];
   const params = { path: { name: pool.name } };
   const query = useQuery(disksQuery);
+  const mayForce = useMay("admin");
   const [disk, setDisk] = useState("");
   return (
     <JobDialog
@@ -127,6 +128,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
       lead={said.lead}
       submit={said.submit}
       ready={() => disk !== ""}
+      mayForce={mayForce}
       body={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
       ask={(body, headers) =>
         action === "replace"
