@@ -77,7 +77,17 @@ const gone: Api.Datastore = {
 };
 const missing: Api.Datastore = {
   ...vmfs,
-  ...{ etag: '"missing"', id: ID.missing, state: "missing", name: "missing1", dataset: "", guid: "14" },
+  ...{ etag: '"missing"', id: ID.missing, state: "missing", name: "missing1", dataset: "", guid: "0", pool: "" },
+  // The API returns these values in place of unknown ones.
+  ...{
+    uuid: ID.missing,
+    size: "0",
+    block_size: 0,
+    compression: "",
+    sync: "",
+    created_at: "1970-01-01T00:00:00Z",
+    available: "0",
+  },
 };
 const copy: Api.Datastore = {
   ...vmfs,

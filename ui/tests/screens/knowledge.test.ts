@@ -97,6 +97,19 @@ describe("a datastore", () => {
     expect(panel(text.datastores.detail.events.alerts).match(/About \d/g)).toEqual(["About 0", "About 1", "About 2"]);
   });
 
+  it.each(["vmfs", "nfs"] as const)("of %s that is missing has no invented values", async (kind) => {
+    const more =
+      kind === "nfs" ? { kind, lun: null, share: "/nfs9", versions: ["4"], squash: "root", clients: ["192.0.2.9"] } : {};
+    await show(`/datastores/${ID.missing}/overview`, store(ID.missing, more));
+    const { tabs, overview } = text.datastores.detail;
+    const shown = document.querySelector("main")?.textContent ?? "";
+    for (const invented of ["1970", text.datastores.noQuota, text.datastores.thin, " B", overview.dataset, overview.sync])
+      expect(shown).not.toContain(invented);
+    expect(panel(overview.settings)).toContain(kind === "nfs" ? "192.0.2.9" : overview.hosts);
+    const names = [...document.querySelectorAll("main [role=tab]")].map((tab) => tab.textContent);
+    expect(names).toEqual([tabs.overview, tabs.history, tabs.hosts, tabs.events]);
+  });
+
   it("is locked without its key", async () => {
     await show(`/datastores/${ID.vmfs}/overview`, store(ID.vmfs, { encryption: "aes-256-gcm", key_status: "unavailable" }));
     expect(document.querySelector("main .zv-lead")?.textContent).toBe(text.datastores.locked);

@@ -44,3 +44,13 @@ it("keeps a dialog open whose row leaves the visible part", async () => {
   expect(scope.isConnected).toBe(true);
   expect(scope.querySelector("input")?.value).toBe("gold");
 });
+
+it("has no invented values of a missing datastore", async () => {
+  await show("/datastores");
+  const link = await until("no row", () => [...document.querySelectorAll("td a")].find((a) => a.textContent === "missing1"));
+  const cell = (name: string) => link.closest("tr")?.querySelector(`td[data-label="${name}"]`)?.textContent;
+  const { type, size, onDisk, free } = words.columns;
+  expect([type, size, onDisk, free].map(cell)).toEqual(["VMFS", "–", "–", "–"]);
+  const options = [...document.querySelectorAll("option")].filter((option) => option.value === "");
+  expect(options.map((option) => option.textContent)).toEqual([words.anyState, words.anyPool]);
+});

@@ -23,6 +23,7 @@ import { VaaiTab } from "./vaai-tab";
 
 const words = text.datastores.detail;
 const TABS = ["overview", "files", "vaai", "capacity", "history", "snapshots", "hosts", "events"] as const;
+const TABS_OF_MISSING = ["overview", "history", "hosts", "events"] as const;
 
 export default function DatastoreScreen() {
   const { id = "" } = useParams();
@@ -73,8 +74,11 @@ function Actions({ store }: { readonly store: Datastore }) {
 function DatastoreTabs({ store }: { readonly store: Datastore }) {
   const { tab: named } = useParams();
   const navigate = useNavigate();
-  // Only hosts know the files of VMFS; deleted datastores have none.
-  const tabs = TABS.filter((candidate) => candidate !== "files" || (store.kind === "nfs" && store.state === "active"));
+  // Only hosts know the files of VMFS; deleted datastores have none. Of a missing one hardly anything is known.
+  const tabs =
+    store.state === "missing"
+      ? TABS_OF_MISSING
+      : TABS.filter((candidate) => candidate !== "files" || (store.kind === "nfs" && store.state === "active"));
   const tab = tabs.find((candidate) => candidate === named) ?? "overview";
   return (
     <ScreenTabs

@@ -98,7 +98,8 @@ const CSV_HEAD = Object.values(words.columns).slice(0, -1);
 function csvRow(store: Datastore, groups: readonly Group[], loads: Loads): readonly Cell[] {
   const { name, kind, state, pool, lun, share, size, referenced, clients } = store;
   const seen = [...groupNames(store, groups), ...clients].join(" ");
-  return [name, kind, state, pool, lun ?? share, size, referenced, freeOf(store), loads.get(store.id)?.bytes, seen];
+  const [whole, onDisk] = state === "missing" ? [null, null] : [size, referenced];
+  return [name, kind, state, pool, lun ?? share, whole, onDisk, freeOf(store), loads.get(store.id)?.bytes, seen];
 }
 
 function List({ stores, groups }: { readonly stores: readonly Datastore[]; readonly groups: readonly Group[] }) {
@@ -126,7 +127,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   );
   // What a filter hides is not acted upon.
   const chosen = shown.filter((store) => store.state === "active" && selected.has(store.id));
-  const pools = useMemo(() => [...new Set(stores.map((store) => store.pool))].toSorted(), [stores]);
+  const pools = useMemo(() => [...new Set(stores.map((store) => store.pool))].filter((pool) => pool !== "").toSorted(), [stores]);
 
   function set(name: string, value: string): void {
     setParameters(

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { groupsQuery, poolsQuery, readinessQuery, spaceQuery } from "../../api/queries";
 import type { Datastore } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
-import { Facts } from "../../parts/facts";
+import { Facts, type Fact } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
 import { Panel } from "../../parts/panel";
 import { QueryBoundary } from "../../parts/states";
@@ -27,11 +27,27 @@ function useNaa(store: Datastore): string | undefined {
   return /naa\.[0-9a-f]+/.exec(evidence ?? "")?.[0];
 }
 
+function settingsOf(store: Datastore): readonly (Fact | null)[] {
+  const { overview } = words;
+  const nfs = store.kind === "nfs";
+  return [
+    [nfs ? words.capacity.quota : words.capacity.size, <Size key="size" store={store} />],
+    [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
+    [nfs ? overview.recordSize : overview.blockSize, formatBytes(store.block_size)],
+    [overview.compression, store.compression],
+    [overview.encryption, store.encryption ?? text.common.none],
+    [overview.sync, store.sync === "disabled" ? overview.syncDisabled : store.sync],
+    nfs ? null : [overview.threshold, store.soft_threshold == null ? text.common.never : `${store.soft_threshold} %`],
+  ];
+}
+
+/** Of a missing datastore only its identity and access are known. */
 export function OverviewTab({ store }: { readonly store: Datastore }) {
   const { data: groups } = useQuery(groupsQuery);
   const naa = useNaa(store);
   const { overview } = words;
   const nfs = store.kind === "nfs";
+  const missing = store.state === "missing";
   const names = groups === undefined ? store.host_groups : groupNames(store, groups);
   return (
     <Grid hasGutter>
@@ -44,12 +60,12 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
         <Panel title={overview.identity}>
           <Facts
             facts={[
-              [overview.dataset, <code key="dataset">{store.dataset}</code>],
+              missing ? null : [overview.dataset, <code key="dataset">{store.dataset}</code>],
               nfs ? null : [text.datastores.columns.lun, store.lun ?? "–"],
               store.share == null ? null : [overview.share, <code key="share">{store.share}</code>],
               naa === undefined ? null : [overview.naa, <code key="naa">{naa}</code>],
               store.uuid == null ? null : [overview.uuid, <code key="uuid">{store.uuid}</code>],
-              [overview.created, <Time key="created" at={store.created_at} />],
+              missing ? null : [overview.created, <Time key="created" at={store.created_at} />],
               store.deleted_at == null ? null : [overview.deleted, <Time key="deleted" at={store.deleted_at} />],
               store.origin == null ? null : [overview.origin, <code key="origin">{store.origin}</code>],
               store.copy_of == null ? null : [overview.copyOf, store.copy_of],
@@ -62,13 +78,7 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
         <Panel title={overview.settings}>
           <Facts
             facts={[
-              [nfs ? words.capacity.quota : words.capacity.size, <Size key="size" store={store} />],
-              [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
-              [nfs ? overview.recordSize : overview.blockSize, formatBytes(store.block_size)],
-              [overview.compression, store.compression],
-              [overview.encryption, store.encryption ?? text.common.none],
-              [overview.sync, store.sync === "disabled" ? overview.syncDisabled : store.sync],
-              nfs ? null : [overview.threshold, store.soft_threshold == null ? text.common.never : `${store.soft_threshold} %`],
+              ...(missing ? [] : settingsOf(store)),
               nfs ? [overview.versions, store.versions.join(", ")] : null,
               store.squash == null ? null : [overview.squash, overview.squashed[store.squash] ?? store.squash],
               nfs ? [overview.clients, store.clients.length === 0 ? text.common.none : store.clients.join(", ")] : null,

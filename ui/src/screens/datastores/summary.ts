@@ -12,10 +12,10 @@ const words = text.datastores.detail.summary;
 
 /**
  * Bytes that hosts can still write: the rest of its size, or less if its pool has less. Null for VMFS: only the hosts know how much
- * of the LUN is in use, and `referenced` is the size after compression.
+ * of the LUN is in use, and `referenced` is the size after compression. Null for a missing datastore too.
  */
 export function freeOf(store: Datastore): number | null {
-  if (store.kind === "vmfs") return null;
+  if (store.kind === "vmfs" || store.state === "missing") return null;
   const available = Number(store.available);
   return store.size === "0" ? available : Math.max(0, Math.min(Number(store.size) - Number(store.referenced), available));
 }

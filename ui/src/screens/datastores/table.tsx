@@ -202,6 +202,7 @@ function isSelectable(store: Datastore): boolean {
 
 const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, selected, onSelect }: RowProps) {
   const names = groupNames(store, groups);
+  const missing = store.state === "missing";
   return (
     <Tr aria-rowindex={index + 2}>
       {selected !== null && (
@@ -221,7 +222,8 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, s
         </Link>
       </Td>
       <Td dataLabel={words.columns.type}>
-        {words.type[store.kind]}, {store.thick ? words.thick.toLowerCase() : words.thin.toLowerCase()}
+        {words.type[store.kind]}
+        {!missing && `, ${(store.thick ? words.thick : words.thin).toLowerCase()}`}
       </Td>
       <Td dataLabel={words.columns.state}>
         <StateLabel store={store} />
@@ -230,10 +232,12 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, s
         {store.pool}
       </Td>
       <Td dataLabel={words.columns.lun}>{store.lun ?? "–"}</Td>
-      <Td dataLabel={words.columns.size}>{store.size === "0" ? words.noQuota : <Bytes value={store.size} />}</Td>
+      <Td dataLabel={words.columns.size}>
+        {store.size === "0" && !missing ? words.noQuota : <Bytes value={missing ? null : store.size} />}
+      </Td>
       <Td dataLabel={words.columns.onDisk}>
         {store.size === "0" ? (
-          <Bytes value={store.referenced} />
+          <Bytes value={missing ? null : store.referenced} />
         ) : (
           <Fill label={words.usage(store.name)} part={store.referenced} whole={store.size} />
         )}
