@@ -272,17 +272,14 @@ class Datasets(Core):
             return
         before = self.datasets_json(request, "get", "-j", "-p", f"type,{','.join(_SIZES)}", name)[name]
         check_properties(properties, On.VOLUME if before["type"] == "VOLUME" else On.FILESYSTEM)
-        # Only sizes can be refused because of existing data: they are set first, one by one, and undone after a failure.
+        # Only sizes can be refused because of existing data: they are set first, and restored after a failure. In one call,
+        # because OpenZFS then also accepts a refquota below the current refreservation.
         sizes = {key: value for key, value in properties.items() if key in _SIZES}
-        done: dict[str, str] = {}
         try:
-            for key, value in sizes.items():
-                self._set(request, {key: value})
-                done[key] = str(before["properties"][key]["value"])
+            self._set(request, sizes)
             self._set(request, {key: value for key, value in properties.items() if key not in sizes})
         except ZfsError:
-            for key, value in done.items():
-                self._set(request, {key: value})
+            self._set(request, {key: str(before["properties"][key]["value"]) for key in sizes})
             raise
 
     def _set(self, request: Request, properties: Mapping[str, str]) -> None:

@@ -92,6 +92,11 @@ class PropertiesAndKeys(Datasets):
             value = properties.get(quota, "none")
             if value not in {"none", "0"} and int(value) < used:
                 raise OutOfSpace(name, quota=True)
+        reserved, refquota = (
+            as_size(properties.get(size, str(size_of(dataset, size)))) for size in ("refreservation", "refquota")
+        )
+        if refquota and refquota < reserved:
+            raise OutOfSpace(name, quota="refreservation" not in properties)
         growth = 0
         if "refreservation" in properties:
             growth += max(0, as_size(properties["refreservation"]) - size_of(dataset, "refreservation"))

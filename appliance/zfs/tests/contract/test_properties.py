@@ -130,6 +130,26 @@ def test_reservations_and_quotas(rig: Rig) -> None:
     )
 
 
+def test_quota_and_reservation_change_together(rig: Rig) -> None:
+    """OpenZFS refuses a refquota below the refreservation, except when one call sets both."""
+    name = rig.filesystem()
+
+    def both() -> tuple[int, int]:
+        filesystem = rig.engine.filesystem(name)
+        return filesystem.refquota, filesystem.refreservation
+
+    for size in (16 * MIB, 8 * MIB, 16 * MIB):
+        rig.engine.set_properties(name, dict.fromkeys(("refquota", "refreservation"), str(size)))
+        assert both() == (size, size)
+    with pytest.raises(OutOfSpace):
+        rig.engine.set_properties(name, {"refquota": str(8 * MIB)})
+    with pytest.raises(OutOfSpace):
+        rig.engine.set_properties(name, dict.fromkeys(("refquota", "refreservation"), str(64 << 30)))
+    assert both() == (16 * MIB, 16 * MIB), "all or none"
+    rig.engine.set_properties(name, {"refquota": str(8 * MIB), "refreservation": "none"})
+    assert both() == (8 * MIB, 0)
+
+
 def test_received_copy(rig: Rig) -> None:
     source, copy = rig.filesystem(**{"zvaai:name": "ds"}), rig.name("copy")
     rig.engine.snapshot([f"{source}@s"], properties={"zvaai:schedule": "nightly"})
