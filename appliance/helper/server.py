@@ -185,7 +185,9 @@ class Server:
         if not operation.changes:
             shown = self._policy.shown(method(**arguments))
             return self._mounts.marked(shown) if operation.name == "pools" and isinstance(shown, list) else shown
-        with self._locks.held(pools_of(arguments), operation.name):
+        # A change that hangs in a suspended pool keeps the lock until `clear`.
+        pools = frozenset() if operation.name == "clear" else pools_of(arguments)
+        with self._locks.held(pools, operation.name):
             return self._change(operation, method, arguments, process, user)
 
     def _change(

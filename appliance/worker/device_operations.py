@@ -4,6 +4,8 @@
 import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from appliance.domain import requests
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
@@ -129,7 +131,9 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
             device = find_device(pool, request.device)
             if request.action == "offline":
                 check_offline(pool, device)
-        return DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
+        plan = DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
+        # A job that hangs in a suspended pool ends only after `clear`.
+        return replace(plan, pools=()) if request.action == "clear" else plan
 
     def change(self, context: Context, plan: DevicePlan) -> None:
         if plan.action == "offline":

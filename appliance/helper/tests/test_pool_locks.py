@@ -88,6 +88,23 @@ def test_a_pool_that_hangs_stops_no_change_of_another(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_suspended_pool_is_resumed_although_a_change_of_it_hangs(tmp_path: Path) -> None:
+    """A change that waits for the devices ends only after `clear`."""
+    simulator = Simulator()
+    simulator.create_pool("rust", [VdevSpec(devices=(simulator.disks()[0].path,), redundancy=Redundancy.STRIPE)])
+    path = tmp_path / "helper.sock"
+    with served(simulator, path), simulator.held_next("create_filesystem"):
+        stuck = threading.Thread(target=connect(path).create_filesystem, args=("rust/a",))
+        stuck.start()
+        while simulator.waits["create_filesystem"]:
+            threading.Event().wait(0.01)
+        client = connect(path, seconds=10)
+        client.clear("rust")
+        client.close()
+        assert stuck.is_alive()
+    stuck.join(60)
+
+
 def test_calls_of_the_library_that_hang_are_counted_by_pool() -> None:
     library, answers = Library(0.02), threading.Event()
     library._loaded = SimpleNamespace(lzc_exists=lambda name: name.startswith(b"tank") or answers.wait(60))

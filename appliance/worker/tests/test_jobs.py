@@ -152,6 +152,17 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
         assert jobs.out_of_service(session) == set()
 
 
+def test_clear_waits_for_no_job_of_its_pool(appliance: Appliance, hanging: str) -> None:
+    stuck = next(datastore["id"] for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
+    device = appliance.get(f"/pools/{hanging}")["vdevs"][0]["path"]
+    with appliance.simulator.held_next("snapshot"):
+        job = appliance.request("POST", "/snapshots", {"name": "one", "datastores": [stuck]}).json
+        wait_for(lambda: not appliance.simulator.waits["snapshot"])
+        appliance.job("POST", f"/pools/{hanging}/device", {"device": device, "action": "clear"})
+        assert job is not None and appliance.get(f"/jobs/{job['id']}")["state"] == "running"
+    assert appliance.ended(job["id"])["state"] == "succeeded"
+
+
 def served(appliance: Appliance) -> set[str]:
     return {lun.lun.uuid for target in appliance.target.targets() for lun in target.luns}
 
