@@ -9,7 +9,7 @@ from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
 from appliance.domain.identity import has_its_guid
 from appliance.domain.journal import Finding
-from appliance.domain.pool_health import FINE
+from appliance.domain.pool_health import FINE, unlisted
 from appliance.zfs.model import Dataset, Source
 
 COPY_REMEDY = (
@@ -95,7 +95,10 @@ def findings(
                     pool.action,
                 )
             )
+    hidden = any(map(unlisted, inventory.pools))
     for store in stores:
+        if store.state == "missing" and hidden:  # its dataset can be in such a pool
+            continue
         percent = 100 * store.referenced // store.size if store.size else 0
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"

@@ -296,6 +296,9 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     appliance.service.periodic.capacity()
     assert appliance.get("/pools/tank")["health"] == "SUSPENDED"
     assert appliance.get("/pools/tank")["available"] is None
-    assert "capacity:pool:tank" in {alert["key"] for alert in appliance.get("/alerts")["items"]}
+    keys = {alert["key"] for alert in appliance.get("/alerts")["items"]}
+    assert "capacity:pool:tank" in keys and f"capacity:missing:{store['id']}" not in keys
+    forget = f"/datastores/{store['id']}/forget?force=true"
+    assert refused(appliance, forget, {})["blocking"] == ["tank"], "it may be in this pool"
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent
