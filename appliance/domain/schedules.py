@@ -134,6 +134,7 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         rows.check_name(session, Schedule, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
+    update_alerts(session, f"schedule-missing-{schedule_id}", [])  # the next slot raises it again
     if not changed.enabled:
         update_alerts(session, f"schedule-{schedule_id}", [])
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
@@ -219,8 +220,8 @@ def overdue(
             late = max(row.last_at or 0, row.created_at) < limit
             text = f"schedule {row.name}: no scrub of pool {row.pool} was started for two intervals"
         else:
-            names = {store.id: store.name for store in stores.values()}
-            old = [names[store] for store in row.datastores if store in names and newest.get((row.id, store), 0) < limit]
+            names, last = {store.id: store.name for store in stores.values()}, row.last_at or 0  # of a datastore added later
+            old = [names[store] for store in row.datastores if store in names and newest.get((row.id, store), last) < limit]
             late = bool(old)
             text = f"schedule {row.name}: the newest snapshot is older than two intervals, of {', '.join(old[:5])}"
         if late:

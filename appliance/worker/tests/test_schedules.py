@@ -65,6 +65,13 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
     alerts = appliance.get("/alerts")["items"]
     assert [alert["key"] for alert in alerts] == [f"schedule-missing-{schedule}:gone"] and alerts[0]["text"].endswith(": goes")
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"enabled": False}).status_code == 200
+    assert appliance.get("/alerts")["items"] == []
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"enabled": True}).status_code == 200
+    clock.due()
+    assert len(appliance.get("/alerts")["items"]) == 1
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"datastores": [stays]}).status_code == 200
+    assert appliance.get("/alerts")["items"] == []
     assert appliance.request("DELETE", f"/schedules/{schedule}").status_code == 200
     assert appliance.get("/alerts")["items"] == []
 
@@ -259,6 +266,22 @@ def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appl
     clock.due()
     clock.due(1)
     assert overdue(appliance) == []
+
+
+def test_a_datastore_that_is_added_to_a_schedule_is_not_overdue(appliance: Appliance, clock: Clock) -> None:
+    first, second = appliance.datastore("first"), appliance.datastore("second")
+    schedule = clock.schedule(first)
+    with appliance.store.session() as session:
+        session.execute(text("UPDATE schedules SET created_at = created_at - 86400"))
+    clock.due()
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"datastores": [first, second]}).status_code == 200
+    for _ in range(2):
+        clock.due(1)
+    assert overdue(appliance) == []
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"), times=4)
+    for _ in range(4):
+        clock.due()
+    assert "second" in overdue(appliance)[0], "the first run with it fails"
 
 
 def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
