@@ -15,6 +15,7 @@ from appliance.domain.journal import Finding, note
 from appliance.domain.pool_health import unlisted
 from appliance.worker import reservations
 from appliance.worker.context import Context
+from appliance.worker.desired_state import becoming_thick
 from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool
 from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving
@@ -39,6 +40,8 @@ def update_capacity_alerts(context: Context) -> None:
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
+        changing = {f"capacity:thick:{store}" for store in becoming_thick(session)}  # the job reserves at its end
+    findings = [finding for finding in findings if finding.key not in changing]
     context.alerts.update("capacity", findings)
 
 

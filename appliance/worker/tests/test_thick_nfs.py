@@ -12,6 +12,7 @@ from simulators.vaai_nas import VaaiNasSimulator
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain.thick import with_slack, without_slack
 from appliance.worker import thick
+from appliance.worker.tests.test_files import until
 from appliance.worker.tests.test_nfs_datastores import details, refused
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Property, Source
@@ -224,6 +225,20 @@ def test_a_removed_reservation_is_set_again_or_reported(appliance: Appliance) ->
     appliance.service.periodic.capacity()
     (alert,) = appliance.get("/alerts")["items"]
     assert alert["subject"] == store and f"0 of {GIB + SLACK} bytes reserved" in alert["text"]
+
+
+def test_a_conversion_to_thick_raises_no_alert(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    nas(appliance).counting = True
+    job = appliance.request("PATCH", f"/datastores/{store}", {"thick": True}).json
+    until(lambda: served(appliance, store) is not None)
+    appliance.service.context.scan()
+    for _ in range(2):
+        appliance.service.periodic.capacity()
+        assert appliance.get("/alerts")["items"] == []
+    nas(appliance).counting = False
+    assert job is not None and appliance.ended(job["id"])["state"] == "succeeded"
+    assert everything(appliance, store) == thick_of()
 
 
 @pytest.mark.parametrize(
