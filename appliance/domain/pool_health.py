@@ -58,8 +58,9 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
         key = f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             severity = "critical" if device.health in _LOST else "warning"
+            action = "clear" if device.health == Health.FAULTED else "online"  # `zpool online` leaves it FAULTED
             remedy = (
-                f"Reconnect the disk and run: zvaai pool device {pool.name} {path} online. "
+                f"Reconnect the disk and run: zvaai pool device {pool.name} {path} {action}. "
                 f"Or replace it: zvaai pool replace {pool.name} {path} NEW_DISK"
             )
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
@@ -90,7 +91,8 @@ def _ended(pool: Pool) -> Finding | None:
     scan = pool.scan
     if scan is None or scan.state != ScanState.FINISHED or not scan.ended:
         return None
-    text = f"{scan.function} of pool {pool.name} has ended: {scan.processed} bytes repaired, {scan.errors} errors left"
+    done = "written" if scan.function == "resilver" else "repaired"
+    text = f"{scan.function} of pool {pool.name} has ended: {scan.processed} bytes {done}, {scan.errors} errors left"
     severity = "critical" if scan.errors else "info"
     return Finding(
         f"{AREA}:scan:{pool.guid}:{scan.function}:{scan.ended}",

@@ -48,6 +48,8 @@ def test_devices_that_fail_and_return(appliance: Appliance) -> None:
     assert alerts(appliance, "pool") == {"errors": "warning", "device": "critical"}
     text = " ".join(alert["text"] for alert in appliance.get("/alerts")["items"])
     assert "3 read, 0 write, 12 checksum errors" in text and first in text and second not in text
+    (faulted,) = [alert["remedy"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("pool:device:")]
+    assert f"{first} clear" in faulted, "a device that is FAULTED stays so when it is brought online"
     appliance.simulator.clear("tank")
     scan(appliance)
     assert "errors" not in alerts(appliance, "pool") and "device" not in alerts(appliance, "pool")
@@ -66,6 +68,14 @@ def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
     assert alerts(appliance, "pool") == {}
     scans = [alert for alert in appliance.get("/alerts?open=false")["items"] if alert["key"].startswith("pool:scan:")]
     assert [alert["severity"] for alert in scans] == ["info"] and "scrub of pool tank has ended" in scans[0]["text"]
+
+
+def test_a_resilver_repairs_nothing(appliance: Appliance) -> None:
+    pool = appliance.simulator.pool("tank")
+    for function, done in (("scrub", "5 bytes repaired"), ("resilver", "5 bytes written")):
+        ended = Scan(function=function, state=ScanState.FINISHED, started=1, ended=2, processed=5)
+        (finding,) = pool_health.scans([replace(pool, scan=ended)], now=3)
+        assert done in finding.text
 
 
 def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
