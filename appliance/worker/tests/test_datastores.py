@@ -608,3 +608,10 @@ def test_another_name_is_another_lun(appliance: Appliance) -> None:
     appliance.request("POST", "/reconcile")
     (lun,) = served(appliance).values()
     assert lun.naa == f"{NAA[:-1]}1"
+
+
+def test_a_datastore_of_a_full_pool_is_deleted(appliance: Appliance) -> None:
+    """The trash was made with the first datastore: a full pool has no space for another file system."""
+    store = appliance.datastore("first")
+    appliance.simulator.fail_next("create_filesystem", OutOfSpace("tank"))
+    appliance.job("DELETE", f"/datastores/{store}")
