@@ -237,6 +237,7 @@ def test_replace_a_disk(server: Machine) -> None:
     GUIDE.run(server, attach, {" DISK ": f" {DISKS[1]} ", "/dev/disk/by-id/NEW_DISK": DISKS[3]})
     wait_for(lambda: "resilvered" in vdevs(server) and "in progress" not in vdevs(server), "the resilver has ended")
     assert all(Path(disk).name in vdevs(server) for disk in DISKS[1:4])
+    GUIDE.run(server, "zvaai pool device tank OLD_DISK clear --wait", {"OLD_DISK": DISKS[1]})
     server.run(f"zvaai pool detach tank {DISKS[1]} --wait", 180)  # for another mirror of two
 
 
