@@ -2,28 +2,18 @@
 // @vitest-environment jsdom
 /** Clients belong to NFS datastores only, in the dialogs of both kinds. */
 
-import { beginService, service } from "./border";
-import { cleanup, render } from "@testing-library/react";
-import { createElement } from "react";
+import { service } from "./border";
+import { cleanup } from "@testing-library/react";
 import { afterEach, expect, it } from "vitest";
-import { App, newCache } from "../../src/app";
-import { dialog, field, fill, isDisabled, newUser, press, toPress, until } from "./page";
-import { begun, ID, page } from "./world";
+import { open } from "./opened";
+import { field, fill, isDisabled, press, toPress, until } from "./page";
+import { ID, page } from "./world";
 
 const CLIENTS = "More clients";
 const FILES = { dataset: "tank/files", used: "4096", guid: "41", datastore: null };
+const RESPONSES = { "/volumes": page(), "/filesystems": page(FILES) };
 
 afterEach(cleanup);
-
-async function open(at: string, names: readonly string[]) {
-  beginService({ responses: { "/volumes": page(), "/filesystems": page(FILES) } });
-  service.answers = [{ status: 202, body: begun }];
-  window.history.replaceState(null, "", at);
-  render(createElement(App, { client: newCache() }));
-  const user = newUser();
-  await press(user, names);
-  return { user, scope: await until("it does not open", dialog) };
-}
 
 it("clones a VMFS datastore without clients", async () => {
   const { user, scope } = await open(`/datastores/${ID.vmfs}/overview`, ["Actions", "Clone"]);
@@ -38,7 +28,7 @@ it.each([
   ["192.0.2.17, 0.0.0.0/0", { identity: "new", host_groups: [], clients: ["192.0.2.17", "0.0.0.0/0"], anyone: true }],
   ["", { identity: "keep" }],
 ])("adopts a file system for clients %j", async (clients, sent) => {
-  const { user, scope } = await open("/datastores", ["Adopt"]);
+  const { user, scope } = await open("/datastores", ["Adopt"], RESPONSES);
   expect(field(CLIENTS, scope), "before a choice").toBeNull();
   await until("nothing to choose", () => scope.querySelector(`option[value="${FILES.dataset}"]`));
   await fill(user, scope, "Volume or file system", FILES.dataset);

@@ -2,25 +2,14 @@
 // @vitest-environment jsdom
 /** Names that a form has before the user types one. */
 
-import { beginService, service } from "./border";
-import { cleanup, render } from "@testing-library/react";
-import { createElement } from "react";
+import { service } from "./border";
+import { cleanup } from "@testing-library/react";
 import { afterEach, expect, it } from "vitest";
-import { App, newCache } from "../../src/app";
-import { dialog, field, fill, newUser, press, until } from "./page";
-import { AT, begun, ID, page } from "./world";
+import { open } from "./opened";
+import { field, fill, press, until } from "./page";
+import { AT, ID, page } from "./world";
 
 afterEach(cleanup);
-
-async function open(at: string, names: readonly string[], responses = {}) {
-  beginService({ responses });
-  service.answers = [{ status: 202, body: begun }];
-  window.history.replaceState(null, "", at);
-  render(createElement(App, { client: newCache() }));
-  const user = newUser();
-  await press(user, names);
-  return { user, scope: await until("it does not open", dialog) };
-}
 
 it("names a restored VM after the folder that was chosen last", async () => {
   const folders = page(...["web", "db"].map((name) => ({ name, kind: "folder", size: "0", modified_at: AT })));
