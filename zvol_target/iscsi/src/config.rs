@@ -129,7 +129,7 @@ pub struct Portal {
 /// Limits and timers of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Reactor threads; connections are spread over them. At least 1.
+    /// Reactor threads; sessions are spread over them by load. At least 1.
     pub reactors: usize,
     /// Limit of normal sessions, over all portals. Each has one connection. Further logins are refused (0302h).
     pub max_connections: usize,
@@ -147,6 +147,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// After this time without data from an initiator, a NOP-In is sent. After the same time again, the connection is closed.
     pub keepalive_interval: Duration,
+    /// How often a session can move from the busiest reactor to the least busy one.
+    pub balance_interval: Duration,
     /// Memory for the data and commands of all sessions, bytes. Above it, the session that holds the most is closed.
     pub memory_budget: usize,
 }
@@ -162,6 +164,7 @@ impl Default for ServerOptions {
             max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(15),
+            balance_interval: Duration::from_secs(10),
             memory_budget: 512 << 20,
         }
     }

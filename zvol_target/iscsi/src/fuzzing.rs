@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::login::{Login, Step};
 use crate::pdu::{LoginRequest, LoginResponse};
-use crate::reactor;
+use crate::reactor::{Place, serve_stream};
 use crate::registry::Registry;
 use crate::{ConfigurationError, NegotiatedParameters, ServerOptions, TargetDefinition, text};
 
@@ -45,8 +45,11 @@ impl Site {
         stream: TcpStream,
         portal_group_tag: u16,
     ) -> impl Future<Output = ()> + 'static {
-        let registry = Arc::clone(&self.0);
-        reactor::serve_stream(stream, (NOWHERE, NOWHERE), portal_group_tag, registry, None)
+        let place = Place::alone(Arc::clone(&self.0));
+        let addresses = (NOWHERE, NOWHERE);
+        async move {
+            serve_stream(stream, addresses, portal_group_tag, &place, None).await;
+        }
     }
 
     /// Number of sessions.

@@ -3,8 +3,10 @@
 //! [`scsi::sam`].
 //!
 //! A [`Server`] has reactor threads. Each connection is a session (`MaxConnections` is 1), and a single future on one of these
-//! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock.
+//! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock. A session can move to
+//! a less busy reactor between two commands.
 
+mod acceptor;
 mod arrivals;
 mod config;
 #[cfg(feature = "fuzzing")]
@@ -18,6 +20,7 @@ mod registry;
 mod server;
 mod session;
 mod socket;
+mod spread;
 mod text;
 
 pub use config::{

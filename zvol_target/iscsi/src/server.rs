@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
+use crate::acceptor::{Acceptor, Listening};
 use crate::config::{ConfigurationError, Portal, ServerOptions, TargetDefinition};
-use crate::reactor::{Acceptor, Listening, Reactor, Spread};
+use crate::reactor::Reactor;
 use crate::registry::{Registry, SessionRecord, UnknownInitiator};
+use crate::spread::Spread;
 
 /// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 256;
@@ -68,12 +70,9 @@ impl Server {
         }
         let count = options.reactors;
         let registry = Arc::new(Registry::new(options));
-        let reactors = (0..count)
-            .map(|number| Reactor::start(number, &registry))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(ServerError::Thread)?;
+        let reactors = Reactor::start_all(count, &registry).map_err(ServerError::Thread)?;
         let spread = Spread::new(&reactors, &registry.options);
-        let acceptor = Acceptor::start(spread).map_err(ServerError::Thread)?;
+        let acceptor = Acceptor::start(spread, &registry).map_err(ServerError::Thread)?;
         Ok(Self {
             registry,
             reactors,

@@ -199,6 +199,9 @@ pub enum FunctionResponse {
 ///
 /// Futures belong to the reactor thread that polls them. Every method may be called from several threads at once.
 pub trait ScsiTarget: Send + Sync {
+    /// Called on a thread before the first command of a nexus runs there.
+    fn prepare_thread(&self) {}
+
     /// A nexus was created: it can send commands from now on, and unit attentions are queued for it.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 

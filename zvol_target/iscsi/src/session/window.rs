@@ -27,6 +27,8 @@ pub(crate) struct CommandWindow {
     maximum: u32,
     /// `MaxCmdSN` as last sent to the initiator.
     announced: u32,
+    /// Whether `MaxCmdSN` remains as announced.
+    held: bool,
 }
 
 impl CommandWindow {
@@ -37,7 +39,13 @@ impl CommandWindow {
             expected: first,
             maximum,
             announced: maximum,
+            held: false,
         }
+    }
+
+    /// Stops or resumes the announcements of `MaxCmdSN`: without them the initiator runs out of commands.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// `ExpCmdSN`
@@ -47,13 +55,20 @@ impl CommandWindow {
 
     /// `MaxCmdSN`, for a PDU to the initiator.
     pub fn announce_maximum(&mut self) -> u32 {
-        self.announced = self.maximum;
-        self.maximum
+        if !self.held {
+            self.announced = self.maximum;
+        }
+        self.announced
     }
 
     /// Whether the window has opened since the last announcement.
     pub fn is_unannounced(self) -> bool {
-        self.announced != self.maximum
+        !self.held && self.announced != self.maximum
+    }
+
+    /// Whether the initiator can send no command.
+    pub fn is_closed(self) -> bool {
+        self.announced.wrapping_add(1) == self.expected
     }
 
     /// Classifies a non-immediate command.
@@ -98,11 +113,28 @@ mod tests {
         let next = first.wrapping_add(COMMAND_WINDOW);
         assert_eq!(window.judge(next), Arrival::Ignored);
         // Closed: MaxCmdSN = ExpCmdSN - 1.
-        assert_eq!(window.announce_maximum().wrapping_add(1), window.expected());
+        window.announce_maximum();
+        assert!(window.is_closed());
         window.release();
         assert!(window.is_unannounced());
         assert_eq!(window.judge(next), Arrival::Next);
         assert_eq!(window.judge(next.wrapping_add(1)), Arrival::Ignored);
+    }
+
+    #[test]
+    fn a_held_window_closes_although_commands_end() {
+        let mut window = CommandWindow::new(1);
+        window.hold(true);
+        for _ in 0..COMMAND_WINDOW {
+            window.advance();
+            window.release();
+        }
+        assert!(!window.is_unannounced());
+        window.announce_maximum();
+        assert!(window.is_closed());
+        window.hold(false);
+        assert!(window.is_unannounced());
+        assert_eq!(window.announce_maximum(), 2 * COMMAND_WINDOW);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod flow;
 mod headers;
 mod login;
 mod login_rules;
+mod moving;
 mod protocol;
 mod read_write;
 #[path = "../support/mod.rs"]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{ThreadId, current};
+use std::time::{Duration, Instant};
 
 use scsi::sam::{
     Buffer, Command, Completion, DataOut, DeliveryError, FunctionResponse, LocalBoxFuture,
@@ -32,7 +33,7 @@ pub struct MemoryTarget {
     tasks: Mutex<HashMap<(u64, u64), Running>>,
     released: watch::Sender<bool>,
     pub nexuses: Mutex<Vec<Nexus>>,
-    /// Threads of all nexuses, in the order they were established.
+    /// Threads that sessions came to, at login or by a move, in this order.
     pub reactors: Mutex<Vec<ThreadId>>,
     /// Highest number of concurrent commands.
     pub most_tasks: AtomicU64,
@@ -40,6 +41,8 @@ pub struct MemoryTarget {
     pub log: Mutex<Vec<Vec<u8>>>,
     /// READs that got memory.
     pub reads: AtomicU64,
+    /// CPU time of each READ, microseconds.
+    pub read_cost: AtomicU64,
     /// Bytes that a WRITE requests at a time.
     pub write_chunk: Mutex<u32>,
     /// Whether aborted commands end with TASK ABORTED status (SPC-5, TAS = 1) instead of without a response.
@@ -57,6 +60,7 @@ impl MemoryTarget {
             most_tasks: AtomicU64::new(0),
             log: Mutex::default(),
             reads: AtomicU64::new(0),
+            read_cost: AtomicU64::new(0),
             write_chunk: Mutex::new(u32::MAX),
             task_aborted_status: AtomicBool::new(false),
         }
@@ -117,6 +121,9 @@ impl MemoryTarget {
                 good(Some(data), 0)
             }
             0x28 | 0x88 => {
+                let cost = Duration::from_micros(self.read_cost.load(Ordering::Relaxed));
+                let start = Instant::now();
+                while start.elapsed() < cost {}
                 let (block, count) = extent(cdb, number);
                 if block + count > blocks {
                     return Ok(check_condition(0x05, 0x21));
@@ -193,9 +200,12 @@ fn check_condition(key: u8, code: u8) -> Completion {
 }
 
 impl ScsiTarget for MemoryTarget {
+    fn prepare_thread(&self) {
+        self.reactors.lock().unwrap().push(current().id());
+    }
+
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.nexuses.lock().unwrap().push((**nexus).clone());
-        self.reactors.lock().unwrap().push(current().id());
     }
 
     fn nexus_lost(&self, nexus: &Arc<Nexus>) {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The move of a session to another reactor.
+//!
+//! A session moves between two commands, so that the path of a command needs no lock. Its command window is held until the
+//! initiator has used it up and all commands have ended.
+
+use std::future::Future as _;
+use std::io;
+use std::net;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tracing::debug;
+
+use super::Inbound;
+use super::connection::{Attachment, Connection};
+use super::receive::Incoming;
+use super::text::TextNegotiation;
+use super::window::CommandWindow;
+use crate::login::NegotiatedParameters;
+use crate::registry::{Registration, Registry, SessionRecord};
+
+/// How long the initiator may take to use up its window. Commands run as always meanwhile.
+const END_OF_WINDOW: Duration = Duration::from_secs(2);
+/// How long the window may then be closed. A command that runs longer prevents the move.
+const END_OF_COMMANDS: Duration = Duration::from_millis(250);
+
+/// The preparation of a move.
+pub(super) struct Moving {
+    /// Whether the window is closed.
+    closed: bool,
+    limit: Pin<Box<Sleep>>,
+}
+
+/// What a session without commands consists of.
+pub(super) struct Session {
+    /// Bytes of a PDU that is not complete.
+    pub inbound: Inbound,
+    pub registration: Registration,
+    pub nexus: Option<Attachment>,
+    pub parameters: NegotiatedParameters,
+    pub window: CommandWindow,
+    pub stat_sn: u32,
+    pub next_transfer_tag: u32,
+    pub text: TextNegotiation,
+}
+
+/// A session on its way to another reactor.
+pub(crate) struct Moved {
+    stream: net::TcpStream,
+    session: Session,
+}
+
+impl Moved {
+    pub fn record(&self) -> &SessionRecord {
+        &self.session.registration.record
+    }
+
+    /// Continues the session on the calling thread, which is that of `reactor`.
+    ///
+    /// # Errors
+    /// The socket cannot be registered. Then the session has ended.
+    pub fn resume(mut self, registry: Arc<Registry>, reactor: usize) -> io::Result<Connection> {
+        let stream = TcpStream::from_std(self.stream)?;
+        self.session.window.hold(false);
+        Ok(Connection::with(stream, registry, reactor, self.session))
+    }
+}
+
+impl Connection {
+    /// Prepares the move if another reactor is to run this session. Ready when it can move.
+    pub(super) fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let assigned = &self.registration.record.reactor;
+        if assigned.load(Ordering::Relaxed) == self.reactor {
+            return Poll::Pending;
+        }
+        self.window.hold(true);
+        if self.is_quiet() {
+            return Poll::Ready(());
+        }
+        let moving = self.moving.get_or_insert_with(|| Moving {
+            closed: false,
+            limit: Box::pin(sleep(END_OF_WINDOW)),
+        });
+        if !moving.closed && self.window.is_closed() {
+            moving.closed = true;
+            moving.limit = Box::pin(sleep(END_OF_COMMANDS));
+        }
+        if moving.limit.as_mut().poll(context).is_ready() {
+            assigned.store(self.reactor, Ordering::Relaxed);
+            self.moving = None;
+            self.window.hold(false);
+            // The next turn announces the window.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Whether it has no command, and has received and sent everything.
+    fn is_quiet(&self) -> bool {
+        self.tasks.is_empty()
+            && self.running.is_empty()
+            && self.held.is_empty()
+            && self.long_data.is_empty()
+            && self.outbound.is_empty()
+            && matches!(self.incoming, Incoming::Headers)
+    }
+
+    /// Takes a quiet session off this reactor.
+    pub(super) fn leave(self) -> Option<Moved> {
+        match self.stream.into_std() {
+            Ok(stream) => Some(Moved {
+                stream,
+                session: Session {
+                    inbound: self.inbound,
+                    registration: self.registration,
+                    nexus: self.nexus,
+                    parameters: self.parameters,
+                    window: self.window,
+                    stat_sn: self.stat_sn,
+                    next_transfer_tag: self.next_transfer_tag,
+                    text: self.text,
+                },
+            }),
+            Err(error) => {
+                debug!(%error, "a session that moves is lost");
+                None
+            }
+        }
+    }
+}
