@@ -165,7 +165,8 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
             stopping.set()
 
     threading.Thread(target=serve, daemon=True).start()
-    stopping.wait()
+    while not stopping.wait(1):  # while a tracer stops this thread, another one gets the signal, and no wait ends
+        pass
     server.stop()
     return 70 if failed.is_set() else 0  # systemd starts it again
 

@@ -59,7 +59,8 @@ def main(make: Callable[[Configuration], Context] = configured) -> int:
         service.start()
         sender.start()
         _log.info("ready at %s, with %d resources of the API", configuration.worker_socket, len(RESOURCES))
-        stopping.wait()
+        while not stopping.wait(1):  # while a tracer stops this thread, another one gets the signal, and no wait ends
+            pass
         server.shutdown()
         server.server_close()
         sender.stop()

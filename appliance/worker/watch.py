@@ -122,8 +122,10 @@ class Watch:
 
     def _pools_by_events(self) -> None:
         """Runs in a separate thread, so that slow answers of target and NFS server do not delay the alert."""
-        while self._changed.wait() and not self._stopping.is_set():
+        while self._changed.wait():
             self._changed.clear()
+            if self._stopping.is_set():
+                return
             try:
                 self._context.scan()
                 self.pools()

@@ -275,3 +275,22 @@ def test_a_change_found_after_an_event_is_drift(appliance: Appliance) -> None:
         assert time.monotonic() < limit
         time.sleep(0.01)
     assert kinds == ["drift"] and len(appliance.target.targets()[0].luns) == 1
+
+
+def test_an_event_at_the_moment_of_the_stop_does_not_delay_it(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stop comes after the thread has seen the event, before it clears it."""
+    watched = appliance.service.watch
+    clear, stopped = watched._changed.clear, threading.Event()
+
+    def stop() -> None:
+        if not stopped.is_set():
+            stopped.set()
+            watched._stopping.set()
+            watched._changed.set()
+        clear()
+
+    monkeypatch.setattr(watched._changed, "clear", stop)
+    assert event(appliance, "vdev.unknown")
+    assert stopped.wait(60)
+    watched._threads[1].join(10)
+    assert not watched._threads[1].is_alive()
