@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::RuntimeMetrics;
+use tracing::debug;
 
 use crate::arrivals::Arrivals;
 use crate::config::ServerOptions;
@@ -17,7 +18,7 @@ use crate::registry::{Registry, SessionRecord, network_of};
 const MEASURED: Duration = Duration::from_secs(1);
 
 /// A reactor that is less busy has time for all its sessions, per mille.
-const BUSY: u64 = 500;
+const BUSY: u64 = 250;
 /// A session moves if the busiest reactor becomes less busy by at least this, per mille.
 const GAIN: u64 = 100;
 
@@ -96,6 +97,7 @@ impl Spread {
     /// Moves a session from the busiest reactor to the least busy one, if that makes the busiest one noticeably less busy.
     pub fn balance(&self, registry: &Registry) {
         let busy: Vec<_> = self.measure().1.iter().map(|choice| choice.busy).collect();
+        debug!(per_mille = ?busy, "load of the reactors");
         let sessions = registry.sessions();
         let work = |session: &Arc<SessionRecord>| {
             let all = session.work();
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn sessions_stay_if_a_move_gains_little() {
         // A reactor that is not busy.
-        assert_eq!(best_move(&[400, 0], &[(0, 10), (0, 10)]), None);
+        assert_eq!(best_move(&[200, 0], &[(0, 10), (0, 10)]), None);
         // One busy session: the other reactor would be as busy.
         assert_eq!(best_move(&[950, 20], &[(0, 4000), (0, 1), (1, 50)]), None);
         // Equal load.
