@@ -5,8 +5,8 @@ import { estimatedSavedSeconds, exportOf, exportsOf, lunsOf, refusalsOf, totalsO
 
 const NOTHING = { operations: 0, bytes: 0, errors: 0, microseconds: 0 };
 
-function sample(at: number, operations: number, bytes: number, microseconds = 0): Sample {
-  return { at, totals: { read: { operations, bytes, errors: 0, microseconds }, write: NOTHING } };
+function sample(at: number, operations: number, bytes: number, microseconds = 0, exports = true): Sample {
+  return { at, exports, totals: { read: { operations, bytes, errors: 0, microseconds }, write: NOTHING } };
 }
 
 describe("rateBetween", () => {
@@ -17,6 +17,12 @@ describe("rateBetween", () => {
   it("knows nothing across a restart of the target", () => {
     expect(rateBetween(sample(10, 100, 4096), sample(12, 1, 512))).toBeNull();
     expect(rateBetween(sample(12, 0, 0), sample(12, 1, 1))).toBeNull();
+  });
+  it("knows nothing when the exports come or go, but the LUNs alone meanwhile", () => {
+    const [before, down, still, back] = [sample(0, 9, 9), sample(2, 9, 9, 0, false), sample(4, 9, 13, 0, false), sample(6, 9, 99)];
+    expect(rateBetween(before, down)).toBeNull();
+    expect(rateBetween(down, still)?.readBytes).toBe(2);
+    expect(rateBetween(still, back)).toBeNull();
   });
 });
 

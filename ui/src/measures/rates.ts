@@ -6,6 +6,8 @@ import type { OperationCounters, Totals } from "./statistics";
 export interface Sample {
   /** Seconds since 1970. */
   readonly at: number;
+  /** Whether it counts the NFS exports too. */
+  readonly exports: boolean;
   readonly totals: Pick<Totals, "read" | "write">;
 }
 
@@ -33,13 +35,16 @@ function latency(counters: OperationCounters): number | null {
   return counters.operations > 0 ? counters.microseconds / counters.operations / 1000 : null;
 }
 
-/** Rate between two samples; null if the counters were reset in between (the target was restarted, a LUN was removed). */
+/**
+ * Rate between two samples; null if the counters were reset in between (the target was restarted, a LUN was removed), or if only
+ * one of them counts the exports: their whole count would be one spike.
+ */
 export function rateBetween(before: Sample, now: Sample): Rate | null {
   const seconds = now.at - before.at;
   const read = difference(now.totals.read, before.totals.read);
   const write = difference(now.totals.write, before.totals.write);
   const fewest = Math.min(read.bytes, write.bytes, read.operations, write.operations, read.microseconds, write.microseconds);
-  if (seconds <= 0 || fewest < 0) return null;
+  if (seconds <= 0 || fewest < 0 || before.exports !== now.exports) return null;
   return {
     at: now.at,
     readBytes: read.bytes / seconds,

@@ -18,9 +18,10 @@ const history = new RateHistory();
 
 export function LoadCard() {
   const { data, dataUpdatedAt, isError } = useQuery(offloadsQuery);
-  // Without the exports no sample is taken: when they are back, their whole count would be one spike.
-  if (data?.nfs_problem === null)
-    history.take({ at: dataUpdatedAt / 1000, totals: totalsOf(lunsOf({ luns: [...data.luns, ...data.exports] })) });
+  if (data !== undefined) {
+    const totals = totalsOf(lunsOf({ luns: [...data.luns, ...data.exports] }));
+    history.take({ at: dataUpdatedAt / 1000, exports: data.nfs_problem === null, totals });
+  }
   const { rates } = history;
   return (
     <Panel title={words.title} lead={words.lead}>
