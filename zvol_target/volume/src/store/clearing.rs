@@ -5,17 +5,18 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::pace::Pace;
 use super::{Store, classify};
 use crate::engine;
 use crate::ioctl;
 use crate::{Buffer, Stability, VolumeError};
 
+/// Longest step, bytes; steps end at its multiples. A discard holds the range lock of a zvol, and from Linux 6.15 on blocks all I/O
+/// of the device.
+const STEP: u64 = 16 << 20;
 /// Most zeroes written at once, bytes.
 const ZEROES: u64 = 1 << 20;
 
@@ -166,16 +167,13 @@ impl Store {
 
     /// Clears with one method, step by step. Returns where it ended, with the error if there was one.
     async fn clear_middle(&self, way: Way, range: Range<u64>) -> Result<u64, (u64, io::Error)> {
-        let mut pace = Pace::new();
         let mut at = range.start;
         while at < range.end {
-            let length = pace.next(at, range.end - at);
-            let began = Instant::now();
+            let length = (range.end - at).min(STEP - at % STEP);
             let cleared = engine::call(&self.backing, move |backing| {
                 way.clear(backing.file(), at, length)
             });
             cleared.await.map_err(|error| (at, error))?;
-            pace.note(began.elapsed());
             at += length;
         }
         Ok(at)

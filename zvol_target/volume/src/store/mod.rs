@@ -3,7 +3,6 @@
 
 mod clearing;
 mod holes;
-mod pace;
 
 pub(crate) use clearing::{Clearing, Way};
 
