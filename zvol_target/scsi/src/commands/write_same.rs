@@ -17,8 +17,8 @@ pub(crate) const MAXIMUM_WRITE_SAME_LENGTH: u32 = 1 << 15;
 
 /// Writes one block to a whole range, in steps. Between the steps, other tasks run, and can abort this one.
 ///
-/// Zeroes (a block of zeroes, or NDOB) are written by the volume: with UNMAP a thin unit unmaps, otherwise the blocks remain
-/// allocated. NUMBER OF LOGICAL BLOCKS 0 means all blocks up to the last (WSNZ = 0).
+/// Zeroes (a block of zeroes, or NDOB) are cleared as by UNMAP, with and without that bit; a thick unit keeps the space
+/// reserved. NUMBER OF LOGICAL BLOCKS 0 means all blocks up to the last (WSNZ = 0).
 ///
 /// # Errors
 /// INVALID FIELD IN CDB: longer than [`MAXIMUM_WRITE_SAME_LENGTH`], or UNMAP on a unit that cannot unmap. LOGICAL BLOCK ADDRESS

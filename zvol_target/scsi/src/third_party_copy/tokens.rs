@@ -2,7 +2,7 @@
 //! ROD tokens of one device (SPC-4 5.17.6).
 //!
 //! A token is a bearer token, as in SPC-4: any host that has it may write with it. On Windows, one host creates a token and
-//! another one uses it. It cannot be guessed: it contains 256 random bits, and is compared as a whole. It represents blocks at
+//! another one uses it. It cannot be guessed: it contains 384 random bytes, and is compared as a whole. It represents blocks at
 //! one point in time. It is cancelled when one of them is about to change, or its creator may no longer read them.
 
 use std::ops::Range;
