@@ -58,12 +58,19 @@ pub(crate) struct Task {
     state: AtomicU8,
     /// Wakes the future that runs this task.
     wake: Notify,
+    /// Its ranges stay locked until its last step has ended, also in other units: nothing later can be overwritten.
+    copies: AtomicBool,
     ended: AtomicBool,
 }
 
 impl Task {
     pub(crate) fn is_aborted(&self) -> bool {
         self.abort().is_some()
+    }
+
+    /// It is a third-party copy from here on, which fences nothing.
+    pub(crate) fn copies(&self) {
+        self.copies.store(true, Ordering::Release);
     }
 
     fn is_committed(&self) -> bool {
@@ -151,7 +158,6 @@ struct Members {
 impl Members {
     /// SAM-5 8: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED tasks; both after all HEAD OF
     /// QUEUE tasks.
-    /// HEAD OF QUEUE.
     fn may_run(&self, sequence: u64, attribute: TaskAttribute) -> bool {
         let oldest = |first: Option<&u64>| first.is_none_or(|&first| first >= sequence);
         match attribute {
@@ -270,6 +276,7 @@ impl TaskSet {
                 attribute,
                 state: AtomicU8::new(if runs { ENABLED } else { DORMANT }),
                 wake: Notify::new(),
+                copies: AtomicBool::new(false),
                 ended: AtomicBool::new(false),
             });
             members.enter(&task);
@@ -316,7 +323,8 @@ impl TaskSet {
         let mut sets = lock(&self.sets);
         let is_pending = |task: &&Arc<Task>| {
             let members = sets.by_nexus.get(&task.nexus);
-            members.is_some_and(|members| members.tasks.contains_key(&task.sequence))
+            !task.copies.load(Ordering::Acquire)
+                && members.is_some_and(|members| members.tasks.contains_key(&task.sequence))
         };
         let pending = tasks.0.iter().filter(is_pending);
         let tasks: BTreeSet<u64> = pending.map(|task| task.sequence).collect();

@@ -79,6 +79,7 @@ pub(super) async fn transfer(
         length,
         ..
     } = *what;
+    execution.task.copies();
     let copy_manager = &execution.device.copy_manager;
     let mut done = 0;
     while done < length {
@@ -206,7 +207,7 @@ impl HeldSteps<'_, '_> {
             written.end = written.end.next_multiple_of(block_bytes);
         }
         let ranges = &source.unit.ranges;
-        // No WRITE runs meanwhile: a step that outlives its aborted command would overwrite it. A fence is of the command's unit only.
+        // No WRITE runs meanwhile: a step that outlives its aborted command would overwrite it, as a copy fences nothing.
         let held = ranges.copy(read, &destination.unit.ranges, (Hold::Exclusive, written));
         let guard = self.execution.task.unless_aborted(held).await?;
         // The wait can have been long.

@@ -197,6 +197,38 @@ fn copies_end_between_steps_when_they_are_aborted() {
     block_on(reset);
 }
 
+#[test]
+fn a_copy_that_hangs_in_another_unit_fences_nothing() {
+    let Pair { volumes, initiator } = pair();
+    let destination = initiator.to(logical_unit_number(1));
+    let unit = LogicalUnitNumber([0; 8]);
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: unit,
+        identifier: 1,
+    };
+    let reset = TaskManagementFunction::LogicalUnitReset(unit);
+    for function in [abort, reset] {
+        volumes[1].hold();
+        let mut hanging = start(&initiator, 1, 64, 0, 0);
+        begin(&mut hanging, &volumes[1]);
+        let mut managed = manage(&initiator, function);
+        assert!(poll(&mut managed).is_pending());
+        drop(managed);
+        while initiator.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+        assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+        initiator.send(&write_10(64, 1), &[1; 512]);
+        let begun = volumes[1].begun();
+        let data = Sent::boxed(&[2; 512]);
+        let mut inside = destination.execute(2, TaskAttribute::Simple, &write_10(63, 1), data);
+        assert!(poll(&mut inside).is_pending());
+        assert_eq!(volumes[1].begun(), begun, "it waits for the step");
+        volumes[1].release(1000);
+        assert!(is_aborted(&Poll::Ready(block_on(hanging))));
+        assert!(is_good(&Poll::Ready(block_on(inside))));
+        volumes[1].unhold();
+    }
+}
+
 /// Another nexus of the same host.
 fn other_nexus(initiator: &Initiator) -> Initiator {
     let nexus = Arc::new(Nexus {
