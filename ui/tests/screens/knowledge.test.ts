@@ -61,7 +61,8 @@ describe("the dashboard", () => {
       };
       await answer(4136 * MIB, load.title, `${load.read} 4 MiB/s`);
       await answer(0, card.title, card.nasUnavailable("it hangs"));
-      await answer(4176 * MIB, load.title, `${load.read} 2 MiB/s`);
+      await answer(4176 * MIB, card.title, text.dashboard.offloads.title);
+      await answer(4196 * MIB, load.title, `${load.read} 2 MiB/s`);
     } finally {
       vi.useRealTimers();
     }
