@@ -207,5 +207,5 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
     int error = clone_check(&clone);
     if (error == 0)
         error = request->destination < 0 ? clone_into_name(&clone) : clone_into_file(&clone);
-    return error;
+    return error == EDQUOT ? ENOSPC : error; /* a thin datastore's refquota: nobody has set hosts a quota */
 }

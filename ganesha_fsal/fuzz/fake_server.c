@@ -44,7 +44,7 @@ bool next_call(const uint8_t **input, size_t *left, const uint8_t **call, size_t
 
 int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
 {
-    static const int errors[] = {EXDEV, EOPNOTSUPP, EBUSY, ENOSPC, EIO, ECANCELED, EDQUOT, EFBIG, 12345};
+    static const int errors[] = {EXDEV, EOPNOTSUPP, EBUSY, ENOSPC, EIO, ECANCELED, EFBIG, 12345};
     unsigned int number = __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED);
 
     memset(result, 0, sizeof(*result));

@@ -99,7 +99,6 @@ static bool counters_is_refusal(enum vaai_nas_status status)
     case VAAI_NAS_ACCESS:
     case VAAI_NAS_READ_ONLY:
     case VAAI_NAS_NO_SPACE:
-    case VAAI_NAS_QUOTA:
     case VAAI_NAS_NOT_SUPPORTED:
         return true;
     default:

@@ -17,7 +17,6 @@ enum {
     STATUS_NOSPC = 28,
     STATUS_ROFS = 30,
     STATUS_NAMETOOLONG = 63,
-    STATUS_DQUOT = 69,
     STATUS_STALE = 70,
     STATUS_BADHANDLE = 10001,
     STATUS_NOTSUPP = 10004,
@@ -36,7 +35,6 @@ static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
     [VAAI_NAS_IS_DIRECTORY] = STATUS_ISDIR,
     [VAAI_NAS_READ_ONLY] = STATUS_ROFS,
     [VAAI_NAS_NO_SPACE] = STATUS_NOSPC,
-    [VAAI_NAS_QUOTA] = STATUS_DQUOT,
     [VAAI_NAS_FILE_TOO_LARGE] = STATUS_FBIG,
     [VAAI_NAS_NAME_TOO_LONG] = STATUS_NAMETOOLONG,
     [VAAI_NAS_INVALID] = STATUS_INVAL,
@@ -53,7 +51,7 @@ static void procedure22_fail(struct procedure22_result *result, enum vaai_nas_st
     result->status = nfs_status[status];
     if (status == VAAI_NAS_BUSY)
         result->result = PROCEDURE22_BUSY;
-    else if (status == VAAI_NAS_NO_SPACE || status == VAAI_NAS_QUOTA)
+    else if (status == VAAI_NAS_NO_SPACE)
         result->result = PROCEDURE22_DISK_FULL;
 }
 

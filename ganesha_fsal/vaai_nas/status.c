@@ -14,7 +14,6 @@ static const char *const names[VAAI_NAS_STATUS_COUNT] = {
     [VAAI_NAS_IS_DIRECTORY] = "is_directory",
     [VAAI_NAS_READ_ONLY] = "read_only",
     [VAAI_NAS_NO_SPACE] = "no_space",
-    [VAAI_NAS_QUOTA] = "quota",
     [VAAI_NAS_FILE_TOO_LARGE] = "file_too_large",
     [VAAI_NAS_NAME_TOO_LONG] = "name_too_long",
     [VAAI_NAS_INVALID] = "invalid",
@@ -53,8 +52,6 @@ enum vaai_nas_status vaai_nas_status_of_errno(int error)
         return VAAI_NAS_READ_ONLY;
     case ENOSPC:
         return VAAI_NAS_NO_SPACE;
-    case EDQUOT:
-        return VAAI_NAS_QUOTA;
     case EFBIG:
         return VAAI_NAS_FILE_TOO_LARGE;
     case ENAMETOOLONG:

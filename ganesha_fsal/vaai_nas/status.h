@@ -16,7 +16,6 @@ enum vaai_nas_status {
     VAAI_NAS_IS_DIRECTORY,
     VAAI_NAS_READ_ONLY, /* the export or the file system */
     VAAI_NAS_NO_SPACE,  /* also: a reservation is impossible */
-    VAAI_NAS_QUOTA,
     VAAI_NAS_FILE_TOO_LARGE,
     VAAI_NAS_NAME_TOO_LONG,
     VAAI_NAS_INVALID, /* the request is inconsistent: ranges, names, lengths */

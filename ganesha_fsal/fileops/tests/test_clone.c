@@ -217,6 +217,8 @@ static void what_can_not_be_shared_is_copied_with_its_holes(void **state)
     assert_int_equal(result.refused, FILEOPS_FALLBACK_RECORD_SIZE);
     kernel.refuses = EIO;
     assert_int_equal(fileops_clone(&request, &result), EIO);
+    kernel.refuses = EDQUOT;
+    assert_int_equal(fileops_clone(&request, &result), ENOSPC);
     assert_false(exists("fast"));
     assert_false(exists(FILEOPS_CLONES_FOLDER));
     close(made);
