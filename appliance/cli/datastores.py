@@ -80,7 +80,7 @@ def create_datastore(
     block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; the default is 65536.")] = None,
     soft_threshold: Annotated[int | None, typer.Option(help="Percent of its size at which hosts get a warning.")] = None,
     lun: Number = None,
-    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; the default is 65536.")] = None,
+    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; default 65536, thick on raidz 131072.")] = None,
     sync: Annotated[str, typer.Option(help="standard or always: every write is stable, and slower.")] = "standard",
     compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off")] = "lz4",
     client: Clients = None,

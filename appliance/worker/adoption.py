@@ -67,7 +67,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             is_thick = bool(identity.claimed_thick(dataset)) and without_slack(dataset.refquota) > 0
         kind.adoptable(context, dataset)
         if is_thick:
-            thick.check_dedup(context, dataset.name)
+            thick.check_properties(context, dataset.name, dataset.recordsize if isinstance(dataset, Filesystem) else None)
         uuid, keeps = domain.new_uuid(), request.identity == "keep"
         if keeps:
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):

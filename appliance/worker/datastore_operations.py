@@ -12,7 +12,7 @@ from appliance.domain.jobs import Claims
 from appliance.worker import encryption, steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
-from appliance.worker.kinds import KINDS, Layout, Shown, check_fields, mount_path
+from appliance.worker.kinds import KINDS, FilesystemLayout, Layout, Shown, check_fields, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import errors as zfs
 
@@ -49,9 +49,9 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
         dataset = domain.dataset_name(pool.name, request.name, uuid, encrypted=request.encrypted)
         if request.encrypted:
             encryption.check_exported(context, stores, pool.name)
-        if request.thick:
-            thick.check_dedup(context, dataset)
         layout = kind.decide_new(request, pool)
+        if request.thick:
+            thick.check_properties(context, dataset, layout.record_size if isinstance(layout, FilesystemLayout) else None)
         shown = kind.decide_shown(context, request, request.name, uuid, None)
         return CreatePlan(
             subject=uuid, pools=(pool.name,), uuid=uuid, dataset=dataset, name=request.name,

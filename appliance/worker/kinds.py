@@ -190,8 +190,9 @@ class Nfs:
         domain.check_size(request.size)
         reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)
+        default = thick.PARITY_RECORD_SIZE if request.thick and thick.has_parity(pool) else domain.RECORD_SIZE
         return FilesystemLayout(
-            size=request.size, record_size=request.record_size or domain.RECORD_SIZE, compression=request.compression,
+            size=request.size, record_size=request.record_size or default, compression=request.compression,
             sync=request.sync, thick=request.thick, refreservation=reserved,
         )  # fmt: skip
 

@@ -290,7 +290,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
             snapshot = f"{store.dataset}@clone-{uuid[:8]}"
         dataset = domain.dataset_name(store.pool, request.name, uuid, encrypted=domain.is_below_root(store.dataset))
         if store.thick:
-            thick.check_dedup(context, dataset)
+            thick.check_properties(context, dataset, store.block_size if store.kind == domain.NFS else None)
         shown = kind.decide_shown(context, request, request.name, uuid, None)
         return ClonePlan(
             subject=uuid, pools=(store.pool,), uuid=uuid, source=store.id, about=(store.id,), dataset=dataset,

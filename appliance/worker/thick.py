@@ -27,6 +27,8 @@ from appliance.zfs.properties import thick_refreservation
 
 LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
 """Time for target and NFS server to count shared blocks, which needs a sync of recent writes."""
+PARITY_RECORD_SIZE = 131072
+"""Of a thick NFS datastore on raidz or draid. OpenZFS counts what is taken as if each record had this size."""
 _POLL_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
@@ -48,16 +50,32 @@ def check_change(context: Context, store: Datastore, request: DatastoreUpdate) -
     if request.thick:
         if not store.size:
             raise ConflictError("it has no size that could be reserved: set its quota first", [store.name])
-        check_dedup(context, store.dataset)
+        check_properties(context, store.dataset, store.block_size if store.kind == domain.NFS else None)
 
 
-def check_dedup(context: Context, dataset: str) -> None:
-    """Refuses a dataset, or the name of a new one, whose blocks would be shared by deduplication."""
+def check_properties(context: Context, dataset: str, record_size: int | None) -> None:
+    """Refuses a dataset, or the name of a new one, whose blocks would be shared by deduplication. A file system, which has a
+    record size, is refused too if its files take more than their size: the NFS server counts sizes, and its quota what is taken.
+    """
     existing, properties = _existing(context, dataset)
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
         raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or have it thin", [existing])
+    if record_size is None:
+        return
+    copies = properties.get("copies")
+    if copies is not None and copies.value != "1":
+        reason = f"its files would take {copies.value} times their size (copies={copies.value})"
+        raise ConflictError(f"{reason}: zfs set copies=1 {existing}, or have it thin", [existing])
+    name = dataset.partition("/")[0]
+    if record_size < PARITY_RECORD_SIZE and any(pool.name == name and has_parity(pool) for pool in context.scan(60).pools):
+        reason = f"on raidz and draid, records of {record_size} bytes can take more than their size"
+        raise ConflictError(f"{reason}. Use a new datastore of record size {PARITY_RECORD_SIZE} or more, or have it thin", [name])
+
+
+def has_parity(pool: Pool) -> bool:
+    return any(vdev.kind.startswith(("raidz", "draid")) for vdev in pool.vdevs)
 
 
 def _existing(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:

@@ -14,6 +14,7 @@ from appliance.domain.thick import with_slack, without_slack
 from appliance.worker import thick
 from appliance.worker.tests.test_files import until
 from appliance.worker.tests.test_nfs_datastores import details, refused
+from appliance.worker.tests.test_pools import free_disks
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Property, Source
 
@@ -269,6 +270,31 @@ def test_where_blocks_are_deduplicated_nothing_is_thick(kind: str, appliance: Ap
         problem = refused(appliance, method, path, body)
         assert f"zfs set dedup=off {place}, " in problem["detail"] and problem["blocking"] == [place]
     appliance.datastore("third", kind=kind)
+
+
+def test_records_that_take_more_than_their_size_are_not_thick(appliance: Appliance) -> None:
+    raidz = {"devices": free_disks(appliance)[:3], "redundancy": "raidz1"}
+    appliance.job("POST", "/pools", {"name": "parity", "vdevs": [raidz]})
+    new = {"kind": "nfs", "name": "second", "pool": "parity", "size": str(GIB), "thick": True}
+    old = {"mountpoint": "/srv/zvaai/old", "recordsize": "65536", "zvaai:thick": "on", "refquota": str(GIB + SLACK)}
+    appliance.simulator.create_filesystem("parity/old", properties=old)
+    store = appliance.nfs_datastore("first", pool="parity")
+    for method, path, body in (
+        ("POST", "/datastores", {**new, "record_size": 65536}),
+        ("PATCH", f"/datastores/{store}", {"thick": True}),
+        ("POST", "/volumes/adopt", {"dataset": "parity/old", "name": "old"}),
+    ):
+        assert "record size 131072 or more" in refused(appliance, method, path, body)["detail"], path
+    made = appliance.nfs_datastore("second", pool="parity", thick=True)
+    assert (details(appliance, store)["block_size"], details(appliance, made)["block_size"]) == (65536, 131072)
+
+
+def test_copies_that_take_more_than_the_size_are_not_thick(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.nfs_datastore("first")
+    really, copies = appliance.simulator.properties, Property("2", Source.INHERITED, "tank")
+    monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "copies": copies})
+    assert "zfs set copies=1 tank/" in refused(appliance, "PATCH", f"/datastores/{store}", {"thick": True})["detail"]
+    appliance.datastore("second", kind="vmfs", thick=True)
 
 
 def test_clones_of_files_are_copied(appliance: Appliance) -> None:
