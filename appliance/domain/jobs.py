@@ -89,12 +89,18 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
 
 
 def in_the_way(session: Session, plan: Plan) -> None:
-    """Raises ConflictError while a job deletes a datastore that this job needs, or needs a datastore that this job deletes."""
+    """Raises ConflictError while a job deletes a datastore that this job needs, or makes it thick, and in the other order."""
     taken, needed = set(plan.out_of_service), set(plan.about)
-    for other in active(session) if taken or needed else ():
+    for other in active(session) if taken or needed or plan.becoming_thick else ():
         its = plan_of(other)
-        if taken & {other.subject, *its.about} or needed & set(its.out_of_service):
+        fills = _fills(plan, its) or _fills(its, plan)
+        if fills or taken & {other.subject, *its.about} or needed & set(its.out_of_service):
             raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}", [other.id])
+
+
+def _fills(writer: Plan, other: Plan) -> bool:
+    """Whether it writes files, uncounted, while the other job makes their datastore thick. A job with pools waits."""
+    return other.becoming_thick and not writer.pools and other.subject in writer.about
 
 
 def busy(session: Session, subject: str) -> None:

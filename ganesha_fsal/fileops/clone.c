@@ -101,6 +101,8 @@ static int clone_fill_admitted(struct clone *clone)
     if (error != 0)
         return error;
     error = clone_fill(clone);
+    if (error == 0 && !change.entered && fileops_dataset_is_thick(clone->request->destination_dataset))
+        error = EAGAIN; /* it became thick meanwhile, and the rest is not counted */
     if (change.entered)
         admission_end(admission, &change, fstat(clone->destination, &made) == 0 ? (uint64_t)made.st_size : UINT64_MAX);
     return error;
@@ -173,7 +175,8 @@ static void clone_empty(struct clone *clone)
     struct admission_change change;
 
     clone->result->left = FILEOPS_CLONE_UNKNOWN;
-    if (admission_begin(admission, clone->destination_status.st_ino, 0, &change) != 0)
+    const int error = admission_begin(admission, clone->destination_status.st_ino, 0, &change);
+    if (error != 0 && error != ENODATA) /* ENODATA: not counted yet */
         return;
     const bool emptied = ftruncate(clone->destination, 0) == 0;
     if (emptied)

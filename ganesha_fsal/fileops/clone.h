@@ -75,6 +75,6 @@ struct fileops_clone_request {
  * source changes meanwhile, the result is EBUSY. (Changes through a mapping of a local process are not detected.)
  *
  * Errors: EBUSY the source changes, or files are truncated all the time; ECANCELED by progress; EEXIST the name exists, or the file holds data;
- * ENOSPC also for a quota; EAGAIN a thick dataset is still counting its files; EOPNOTSUPP, EXDEV fast and not possible; EINVAL source and destination are one file; EISDIR not a regular file;
+ * ENOSPC also for a quota; EAGAIN a thick dataset is still counting its files, or became thick meanwhile; EOPNOTSUPP, EXDEV fast and not possible; EINVAL source and destination are one file; EISDIR not a regular file;
  * otherwise the kernel's error (EIO, EROFS, ESTALE, ...). `result` is filled in both cases. */
 int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);

@@ -12,7 +12,7 @@ from simulators.vaai_nas import VaaiNasSimulator
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain.thick import with_slack, without_slack
 from appliance.worker import thick
-from appliance.worker.tests.test_files import until
+from appliance.worker.tests.test_files import DISK, begun, until
 from appliance.worker.tests.test_nfs_datastores import details, refused
 from appliance.worker.tests.test_pools import free_disks
 from appliance.zfs.errors import OutOfSpace
@@ -295,6 +295,26 @@ def test_copies_that_take_more_than_the_size_are_not_thick(appliance: Appliance,
     monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "copies": copies})
     assert "zfs set copies=1 tank/" in refused(appliance, "PATCH", f"/datastores/{store}", {"thick": True})["detail"]
     appliance.datastore("second", kind="vmfs", thick=True)
+
+
+def test_no_file_is_cloned_or_restored_while_it_becomes_thick(appliance: Appliance) -> None:
+    store, other = appliance.nfs_datastore("first"), appliance.nfs_datastore("second")
+    clone = f"/datastores/{store}/files/clone"
+    for each in (store, other):
+        nas(appliance).put(details(appliance, each)["export"], DISK, MIB)
+    job = begun(appliance, store)
+    assert "file.clone" in refused(appliance, "PATCH", f"/datastores/{store}", {"thick": True})["detail"]
+    appliance.job("PATCH", f"/datastores/{other}", {"thick": True})
+    nas(appliance).paused = False
+    assert appliance.ended(job)["state"] == "succeeded"
+    nas(appliance).counting = True
+    change = appliance.request("PATCH", f"/datastores/{store}", {"thick": True}).json
+    answer = appliance.request("POST", clone, {"source": DISK, "destination": "second.vmdk"})
+    assert answer.status_code == 409 and "datastore.change" in answer.text
+    snapshot = appliance.request("POST", "/snapshots", {"name": "one", "datastores": [store]}).json
+    nas(appliance).counting = False
+    for made in (change, snapshot):
+        assert made is not None and appliance.ended(made["id"])["problem"] is None, "a snapshot waits"
 
 
 def test_clones_of_files_are_copied(appliance: Appliance) -> None:

@@ -261,6 +261,41 @@ static void thick_storage_shares_nothing_and_admits_first(void **state)
     close(request.directory);
 }
 
+static bool becomes_thick(void *context, uint64_t done, uint64_t total)
+{
+    (void)context;
+    (void)done;
+    (void)total;
+    if (!fileops_dataset_is_thick(dataset))
+        assert_int_equal(fileops_dataset_set_thick(dataset, 1024 * MIB), 0);
+    return true;
+}
+
+static void a_clone_ends_when_its_dataset_becomes_thick(void **state)
+{
+    struct fileops_clone_result result;
+    struct stat status;
+    (void)state;
+    const int source = make_file("disk", SIZE);
+    struct fileops_clone_request request = by_name(source, "clone");
+    request.progress = becomes_thick;
+    assert_int_equal(fileops_clone(&request, &result), EAGAIN);
+    assert_false(exists("clone"));
+    assert_false(exists(FILEOPS_CLONES_FOLDER));
+    assert_true(admitted() < 2 * SIZE);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
+    const int file = make_file("file", 0);
+    struct fileops_clone_request whole = into(source, file);
+    whole.progress = becomes_thick;
+    assert_int_equal(fileops_clone(&whole, &result), EAGAIN);
+    assert_int_equal(result.left, FILEOPS_CLONE_EMPTY);
+    assert_int_equal(fstat(file, &status), 0);
+    assert_int_equal(status.st_size, 0);
+    close(file);
+    close(source);
+    close(request.directory);
+}
+
 static void a_source_that_changes_is_refused(void **state)
 {
     struct fileops_clone_result result;
@@ -394,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_clone_by_name_is_whole_or_not_there, begin, end),
         cmocka_unit_test_setup_teardown(what_can_not_be_shared_is_copied_with_its_holes, begin, end),
         cmocka_unit_test_setup_teardown(thick_storage_shares_nothing_and_admits_first, begin, end),
+        cmocka_unit_test_setup_teardown(a_clone_ends_when_its_dataset_becomes_thick, begin, end),
         cmocka_unit_test_setup_teardown(a_source_that_changes_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_file_without_data_becomes_the_source, begin, end),
         cmocka_unit_test_setup_teardown(nothing_remains_of_a_cancelled_clone, begin, end),
