@@ -14,7 +14,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 
 _BYTES = ("total", "allocated", "unique", "snapshot", "deduplicated", "size", "admitted", "shared")
 _WAIT_S = 30.0
-"""Longer than the 10 s that the service waits for the end of a cancelled clone."""
+"""Longer than the 5 s that the service waits for the end of a cancelled clone."""
 
 
 @dataclass(eq=False)
@@ -153,7 +153,7 @@ class VaaiNas:
         return self._call("job.get", FileJob, export=export, job=job)
 
     def cancel(self, export: int, job: int) -> FileJob:
-        """Cancels a job and waits for its end, 10 s at most; it may have been complete."""
+        """Cancels a job and waits for its end, 5 s at most; it may have been complete."""
         return self._call("job.cancel", FileJob, export=export, job=job)
 
     def _call[Result](self, method: str, result: type[Result], timeout_s: float = _WAIT_S, **parameters: Any) -> Result:
