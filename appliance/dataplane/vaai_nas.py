@@ -82,8 +82,6 @@ class SharedSpace(msgspec.Struct, frozen=True, rename=_in_bytes):
     """False: the count is running."""
     shared: int
     """With any other file or volume."""
-    snapshot: int
-    """Part of the files that a snapshot also holds."""
     deduplicated: int
 
 

@@ -41,11 +41,10 @@ struct fileops_dataset_status {
 };
 void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status);
 
-/* Blocks of all its files that are shared; see statistics.h for the three figures. */
+/* Blocks of all its files that are shared; see statistics.h for the figures. */
 struct fileops_dataset_shared {
     bool complete; /* all files are counted */
-    uint64_t shared, snapshot, deduplicated;
-    uint64_t as_of; /* UNIX seconds: when counting began */
+    uint64_t shared, deduplicated;
 };
 
 /* Counts them in the background. The first call starts a count; a later one does if `restart` is set and no count is running. EOPNOTSUPP: the kernel module is not

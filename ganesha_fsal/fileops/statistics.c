@@ -85,7 +85,6 @@ static int statistics_count_file(void *context, const struct walk_name *name)
     close(file);
     pthread_mutex_lock(&dataset->lock);
     dataset->shared.shared += sum.shared;
-    dataset->shared.snapshot += sum.snapshot;
     dataset->shared.deduplicated += sum.deduplicated;
     pthread_mutex_unlock(&dataset->lock);
     return error;
@@ -125,7 +124,7 @@ int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct
     const bool begins = !dataset->counting_shared && (restart || (!dataset->shared.complete && dataset->shared_error == 0));
     int error = begins || dataset->counting_shared ? 0 : dataset->shared_error;
     if (begins) {
-        dataset->shared = (struct fileops_dataset_shared){.as_of = (uint64_t)time(NULL)};
+        dataset->shared = (struct fileops_dataset_shared){0};
         dataset->shared_error = 0;
         dataset->counting_shared = true;
     }

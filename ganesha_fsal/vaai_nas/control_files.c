@@ -165,7 +165,6 @@ struct json_object *control_file_statistics(struct vaai_nas_service *service, st
     json_object_object_add(result, "unique_exact", json_object_new_boolean(statistics.unique_exact));
     control_add_bytes(result, "snapshot_bytes", statistics.snapshot);
     control_add_bytes(result, "deduplicated_bytes", statistics.deduplicated);
-    control_add_bytes(result, "reserved_bytes", statistics.reserved);
     control_add_bytes(result, "as_of", statistics.as_of);
     return result;
 }
@@ -206,9 +205,7 @@ struct json_object *control_space_shared(struct vaai_nas_service *service, struc
     struct json_object *result = json_object_new_object();
     json_object_object_add(result, "complete", json_object_new_boolean(shared.complete));
     control_add_bytes(result, "shared_bytes", shared.shared);
-    control_add_bytes(result, "snapshot_bytes", shared.snapshot);
     control_add_bytes(result, "deduplicated_bytes", shared.deduplicated);
-    control_add_bytes(result, "as_of", shared.as_of);
     return result;
 }
 

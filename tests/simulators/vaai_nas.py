@@ -95,7 +95,7 @@ class VaaiNasSimulator(VaaiNas):
             return ExportSpace(size is not None, size or 0, admitted, self.counting, self.problems.get(export, ""))
 
     def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
-        shared = self.sharing.get(export, SharedSpace(True, 0, 0, 0))
+        shared = self.sharing.get(export, SharedSpace(True, 0, 0))
         if isinstance(shared, FileRefusedError):
             raise shared
         return shared

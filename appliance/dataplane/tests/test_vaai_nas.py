@@ -77,9 +77,9 @@ def test_space_of_an_export_is_read(tmp_path: Path) -> None:
 
 
 def test_shared_bytes_of_an_export_are_read(tmp_path: Path) -> None:
-    response = {"complete": True, "shared_bytes": 3, "snapshot_bytes": 2, "deduplicated_bytes": 1, "as_of": 1_800_000_000}
+    response = {"complete": True, "shared_bytes": 3, "deduplicated_bytes": 1}
     with answering(tmp_path / "s", json.dumps({"result": response}).encode() + b"\n") as requests:
-        assert VaaiNas(tmp_path / "s").shared(7, restart=True) == SharedSpace(True, 3, 2, 1)
+        assert VaaiNas(tmp_path / "s").shared(7, restart=True) == SharedSpace(True, 3, 1)
     assert (requests[0]["method"], requests[0]["params"]) == ("space.shared", {"export": 7, "restart": True})
 
 
