@@ -117,7 +117,7 @@ export const datastores: Texts["datastores"] = {
       blockSize: "Blockgröße",
       blockSizeHelp: "64 KiB passt zu VMFS. Kleinere Blöcke brauchen mehr Metadaten.",
       recordSize: "Record-Größe",
-      recordSizeHelp: "Klone teilen ganze Records. 64 KiB passt zu virtuellen Disks. Ein Thick-Datastore auf raidz braucht 128 KiB.",
+      recordSizeHelp: "Klone teilen ganze Records. 64 KiB passt zu virtuellen Disks. Thick auf raidz braucht 128 KiB.",
       threshold: "Hosts warnen bei",
       thresholdHelp: "Prozent der Größe, oder leer für keine Warnung. Hosts bekommen ein Thin-Provisioning-Ereignis.",
       thresholdWrong: "Geben Sie eine ganze Zahl von 1 bis 99 ein.",
