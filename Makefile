@@ -1,4 +1,4 @@
-# Every target runs on Debian 13: directly there, elsewhere inside a root folder that is built once (packaging/rootfs).
+# Every target runs inside a Debian 13 root folder that is built once (packaging/rootfs).
 # All need root. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

@@ -194,9 +194,8 @@ def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mappi
 
 
 def in_environment(*words: str) -> str:
-    """A command to type on this machine: on systems other than Debian 13 it runs inside the root folder."""
-    enter = [str(REPOSITORY / "packaging/rootfs/enter")] if Path("/.zvaai-rootfs").exists() else []
-    return shlex.join([*enter, *words])
+    """A command to type on this machine: it runs inside the root folder."""
+    return shlex.join([str(REPOSITORY / "packaging/rootfs/enter"), *words])
 
 
 def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:

@@ -9,12 +9,8 @@ export ZVAAI_CACHE=${ZVAAI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/zvaai
 cache=$ZVAAI_CACHE
 root=$cache/rootfs
 
-# True on Debian 13 itself, and inside the root folder: there nothing is built and nothing entered.
-on_debian_13() {
-  [ -z "${ZVAAI_FORCE_ROOTFS:-}" ] || [ -e /.zvaai-rootfs ] || return 1
-  # shellcheck disable=SC1091
-  (. /etc/os-release && [ "$ID" = debian ] && [ "$VERSION_ID" = 13 ])
-}
+# There nothing is built and nothing entered.
+in_root_folder() { [ -e /.zvaai-rootfs ]; }
 
 say() { printf 'rootfs: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
