@@ -62,6 +62,18 @@ def packages() -> dict[str, Path]:
     return {field(path, "Package"): path for path in PACKAGES.glob("*.deb")}
 
 
+def test_the_version_has_the_commit_of_a_checkout_of_another_user(tmp_path: Path) -> None:
+    script = """
+        cp "$1/pyproject.toml" . && git init --quiet . && git add .
+        git -c user.name=test -c user.email=test@localhost commit --quiet --message first
+        chown --recursive nobody .
+        eval "$(sed -n '/^version() {/,/^}/p' "$1/packaging/build-packages")"
+        fail() { exit 1; }
+        repository=$PWD version
+    """
+    assert re.fullmatch(r"[\d.]+~\d{12}\.g[0-9a-f]+\n", run("bash", "-euc", script, "bash", REPOSITORY, cwd=tmp_path))
+
+
 def test_lintian_finds_nothing() -> None:
     """It ran during the build, with the tags that packaging/build-packages excludes, with reasons."""
     assert (PACKAGES / "lintian.txt").read_text() == ""
