@@ -50,5 +50,5 @@ bench-long: ## the same with all sizes and more rounds, and the service with 1,0
 clean: ## remove what belongs to this checkout alone (the demo's data stays)
 	@packaging/clean
 
-clean-cache: ## remove what all checkouts share, too: the Debian 13 environment, the kernel, builds
+clean-cache: ## remove what all checkouts share, too: the Debian 13 environment, the kernel, builds; not the repository's key
 	@packaging/clean cache

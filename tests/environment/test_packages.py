@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import re
 import shutil
 import threading
@@ -72,6 +73,18 @@ def test_the_version_has_the_commit_of_a_checkout_of_another_user(tmp_path: Path
         repository=$PWD version
     """
     assert re.fullmatch(r"[\d.]+~\d{12}\.g[0-9a-f]+\n", run("bash", "-euc", script, "bash", REPOSITORY, cwd=tmp_path))
+
+
+def test_a_cleaned_cache_still_has_the_key_of_the_repository(tmp_path: Path) -> None:
+    """Servers refuse a repository that another key has signed."""
+    checkout, cache = tmp_path / "checkout", tmp_path / "cache"
+    for name in ("clean", "rootfs/common.sh"):
+        (checkout / "packaging" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / "packaging" / name, checkout / "packaging" / name)
+    for folder in (cache / "repository-key", cache / "rootfs", checkout / ".cache"):
+        folder.mkdir(parents=True)
+    run(checkout / "packaging/clean", "cache", env={**os.environ, "ZVAAI_CACHE": str(cache)})
+    assert [path.name for path in cache.iterdir()] == ["repository-key"] and not (checkout / ".cache").exists()
 
 
 def test_lintian_finds_nothing() -> None:

@@ -37,7 +37,7 @@ from support.storage_server import (
 
 GUIDE = Guide("docs/guide.md", "docs/install.md")
 ELSEWHERE = {
-    "wget -P /etc/apt/sources.list.d https://REPOSITORY/zvaai.sources": "conftest.py, installed",
+    "wget -O /etc/apt/sources.list.d/zvaai.sources https://REPOSITORY/zvaai.sources": "conftest.py, installed",
     r"sed -i '/ contrib/!s/ main\b/ main contrib/' /etc/apt/sources.list": "conftest.py, installed",
     "apt update && apt install zvaai-standalone": "conftest.py, installed",
     "apt install certbot": "test_acme.py",
