@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.programs import CACHE, REPOSITORY, run
+from support.programs import CACHE, REPOSITORY, ProgramFailed, run
 
 PACKAGES = CACHE / "packages"
 NEEDED = {
@@ -85,6 +85,14 @@ def test_a_cleaned_cache_still_has_the_key_of_the_repository(tmp_path: Path) -> 
         folder.mkdir(parents=True)
     run(checkout / "packaging/clean", "cache", env={**os.environ, "ZVAAI_CACHE": str(cache)})
     assert [path.name for path in cache.iterdir()] == ["repository-key"] and not (checkout / ".cache").exists()
+
+
+def test_a_folder_that_cannot_be_signed_does_not_change(tmp_path: Path) -> None:
+    """The root folder has only the checkout and the cache."""
+    (tmp_path / "dists").mkdir()
+    with pytest.raises(ProgramFailed, match="FOLDER must lie below"):
+        run(REPOSITORY / "packaging/build-repository", "--index", tmp_path, "https://repository.example")
+    assert (tmp_path / "dists").exists()
 
 
 def test_lintian_finds_nothing() -> None:
