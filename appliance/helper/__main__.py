@@ -56,7 +56,6 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--target-user", help="user of the iSCSI target, which stores persistent reservations")
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="folder of the sealed keys of encrypted datasets")
-    parser.add_argument("--master-key", type=Path, metavar="FILE", help="key that seals them (default: created in the folder)")
     parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="folder of log files (default: the log is only in memory)")
     parser.add_argument(
         "--exports",
@@ -142,7 +141,7 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     if options.repair_mounts:
         return 0 if places.repair(engine, policy.mount_directories) else 1
 
-    keys = StoredKeys(engine, options.keys, options.master_key) if options.keys else None
+    keys = StoredKeys(engine, options.keys) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
     listener = _listener(options.socket)

@@ -76,11 +76,11 @@ class Keys(ABC):
 
 
 class StoredKeys(Keys):
-    """Keys in a directory, for an engine in this process. `master` is the master key's file, created at the first use."""
+    """Keys in a directory, for an engine in this process. The file `master` there is created at the first use."""
 
-    def __init__(self, engine: ZfsEngine, directory: Path, master: Path | None = None) -> None:
+    def __init__(self, engine: ZfsEngine, directory: Path) -> None:
         self._engine, self._directory = engine, directory
-        self._master = master or directory / "master"
+        self._master = directory / "master"
         self._lock = threading.Lock()
 
     def create_encryption_root(self, name: str, identifier: str) -> None:

@@ -122,21 +122,22 @@ def test_datasets_without_a_key(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_keys_are_sealed_once(rig: Rig, tmp_path: Path) -> None:
-    keys = StoredKeys(rig.engine, tmp_path / "keys", tmp_path / "master")
+    folder = tmp_path / "keys"
+    keys, master = StoredKeys(rig.engine, folder), folder / "master"
     name, identifier = rig.name("root"), str(uuid.uuid4())
     keys.create_encryption_root(name, identifier)
-    files = [*(tmp_path / "keys").iterdir(), tmp_path / "master"]
+    files = sorted(folder.iterdir())
     assert [file.name for file in files] == [f"{identifier}.key", "master"]
-    assert {file.stat().st_mode & 0o777 for file in files} == {0o600} and (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600} and folder.stat().st_mode & 0o777 == 0o700
     secret = keys.export_key(name)
     for file in files:
         assert secret not in file.read_text() and bytes.fromhex(secret) not in file.read_bytes()
     # A lost master key is not replaced while there are keys that only it opens.
-    master = (tmp_path / "master").read_bytes()
-    (tmp_path / "master").unlink()
+    content = master.read_bytes()
+    master.unlink()
     rig.hands.unload_key(name)
     for call in (keys.load_stored_key, lambda _: keys.create_encryption_root(rig.name("root"), str(uuid.uuid4()))):
         with pytest.raises(UnexpectedFailure, match="restore it"):
             call(name)
-    (tmp_path / "master").write_bytes(master)
+    master.write_bytes(content)
     keys.load_stored_key(name)
