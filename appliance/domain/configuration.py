@@ -102,7 +102,7 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
     for name in reversed(TABLES):
         table = _table(name)
         if name in _RETAINED:
-            stay = [row["id"] for row in content[name]] + [caller]
+            stay = [row["id"] for row in content.get(name, [])] + [caller]
             session.execute(delete(table).where(table.c.id.not_in(stay)))
             # Names may change places.
             session.execute(update(table).where(table.c.id != caller).values(name=table.c.id))
@@ -111,7 +111,7 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
     for row in content["schedules"]:
         schedule_times.zone(row["time_zone"])
     for name in TABLES:
-        for row in users if name == "users" else content[name]:
+        for row in users if name == "users" else content.get(name, []):  # an earlier version may lack a table
             _put(session, _table(name), row | {column: seal.seal(row[column]) for column in _SEALED.get(name, ()) if row[column]})
     session.execute(delete(Setting).where(Setting.name.in_(SETTINGS)))
     session.expire_all()

@@ -267,16 +267,28 @@ WRONG: dict[str, Callable[[configuration.Content], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_file_of_another_version_is_refused(what: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def of_another_version(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, change: Callable[[configuration.Content], Any]
+) -> str:
+    """A backup with a changed content."""
     made(appliance)
     new_key(appliance)
     with appliance.store.reading() as session:
         content = configuration.collect(session, Seal(appliance.configuration.secrets_key))
-    WRONG[what](content)
+    change(content)
     with monkeypatch.context() as patch:
         patch.setattr(sealed_copy, "collect", lambda *_: content)
-        file = back_up(appliance)
+        return back_up(appliance)
+
+
+def test_a_file_of_a_version_with_fewer_tables_is_taken(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = of_another_version(appliance, monkeypatch, lambda content: content.pop("receivers"))
+    assert restored(appliance, file) == ["receiver pager: removed"]
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_file_of_another_version_is_refused(what: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = of_another_version(appliance, monkeypatch, WRONG[what])
     assert refused(appliance, 422, file)["errors"][0]["field"] == ("time_zone" if "time zone" in what else "copy")
 
 
