@@ -61,17 +61,17 @@ def check_properties(context: Context, dataset: str, record_size: int | None) ->
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
-        raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or have it thin", [existing])
+        raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or make it thin", [existing])
     if record_size is None:
         return
     copies = properties.get("copies")
     if copies is not None and copies.value != "1":
         reason = f"its files would take {copies.value} times their size (copies={copies.value})"
-        raise ConflictError(f"{reason}: zfs set copies=1 {existing}, or have it thin", [existing])
+        raise ConflictError(f"{reason}: zfs set copies=1 {existing}, or make it thin", [existing])
     name = dataset.partition("/")[0]
     if record_size < PARITY_RECORD_SIZE and any(pool.name == name and has_parity(pool) for pool in context.scan(60).pools):
         reason = f"on raidz and draid, records of {record_size} bytes can take more than their size"
-        raise ConflictError(f"{reason}. Use a new datastore of record size {PARITY_RECORD_SIZE} or more, or have it thin", [name])
+        raise ConflictError(f"{reason}. Use a new datastore of record size {PARITY_RECORD_SIZE} or more, or make it thin", [name])
 
 
 def has_parity(pool: Pool) -> bool:
