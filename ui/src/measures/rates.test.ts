@@ -19,7 +19,12 @@ describe("rateBetween", () => {
     expect(rateBetween(sample(12, 0, 0), sample(12, 1, 1))).toBeNull();
   });
   it("knows nothing when the exports come or go, but the LUNs alone meanwhile", () => {
-    const [before, down, still, back] = [sample(0, 9, 9), sample(2, 9, 9, 0, false), sample(4, 9, 13, 0, false), sample(6, 9, 99)];
+    const [before, down, still, back] = [
+      sample(0, 9, 9),
+      sample(2, 9, 9, 0, false),
+      sample(4, 9, 13, 0, false),
+      sample(6, 9, 99),
+    ];
     expect(rateBetween(before, down)).toBeNull();
     expect(rateBetween(down, still)?.readBytes).toBe(2);
     expect(rateBetween(still, back)).toBeNull();
