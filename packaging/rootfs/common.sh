@@ -9,7 +9,7 @@ export ZVAAI_CACHE=${ZVAAI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/zvaai
 cache=$ZVAAI_CACHE
 root=$cache/rootfs
 
-# There nothing is built and nothing entered.
+# Inside the root folder, `enter` runs commands directly.
 in_root_folder() { [ -e /.zvaai-rootfs ]; }
 
 say() { printf 'rootfs: %s\n' "$*" >&2; }

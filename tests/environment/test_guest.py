@@ -133,7 +133,7 @@ def test_sigterm_reaches_the_command() -> None:
         text=True,
     )
     assert process.stdout is not None
-    assert any(line == "up\n" for line in process.stdout), "the guest's kernel can print, too"
+    assert any(line == "up\n" for line in process.stdout)  # the guest's kernel can print, too
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 9

@@ -40,10 +40,10 @@ pub(crate) enum Arriving {
 type Counting = (Arriving, Counted);
 
 /// Counts a connection until it is dropped.
-pub(crate) struct Counted(Arc<AtomicUsize>);
+struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    pub fn new(count: &Arc<AtomicUsize>) -> Self {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
@@ -211,9 +211,9 @@ async fn serve((arriving, _counted): Counting, place: Place) {
         } => serve_accepted(stream, group_tag, arrival, &place).await,
         Arriving::Moved(moved) => Some(moved),
     };
-    while let Some(session) = moved {
+    while let Some(session) = moved.and_then(|moved| place.send(moved)) {
         moved = match session.resume(Arc::clone(&place.registry), place.number) {
-            Ok(connection) => connection.run().await.and_then(|moved| place.send(moved)),
+            Ok(connection) => connection.run().await,
             Err(error) => {
                 warn!(%error, "a session that moved to this reactor is lost");
                 None
@@ -282,7 +282,7 @@ pub(crate) async fn serve_stream(
                     moved = session => moved,
                     () = arrival.evicted() => None,
                 },
-                None => session.await.and_then(|moved| place.send(moved)),
+                None => session.await,
             };
         }
         // Monitors and port scanners open connections and close them.

@@ -129,7 +129,7 @@ pub struct SessionRecord {
     pub counters: Counters,
     /// Number of the reactor that is to run it. The session moves there.
     pub(crate) reactor: AtomicUsize,
-    /// [`SessionRecord::work`] at the last measurement of the reactors' load.
+    /// Its work until the last measurement of the reactors' load.
     pub(crate) work_before: AtomicU64,
     /// Memory that the session held at its last report, bytes.
     pub(crate) held_bytes: AtomicUsize,
@@ -137,24 +137,10 @@ pub struct SessionRecord {
     ended: watch::Sender<bool>,
 }
 
-/// Data that costs about as much CPU time as a command, bytes.
-const BYTES_OF_WORK: u64 = 64 << 10;
-
 impl SessionRecord {
     /// Number of the reactor thread that runs the session, or to which it is moving.
     pub fn reactor(&self) -> usize {
         self.reactor.load(Ordering::Relaxed)
-    }
-
-    /// An estimate of the CPU time that the session has used, in commands without data.
-    pub(crate) fn work(&self) -> u64 {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters {
-            commands,
-            data_in_bytes,
-            data_out_bytes,
-        } = &self.counters;
-        load(commands) + (load(data_in_bytes) + load(data_out_bytes)) / BYTES_OF_WORK
     }
 
     /// Same initiator port, target and portal group (RFC 7143 6.3.5).

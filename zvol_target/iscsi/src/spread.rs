@@ -12,7 +12,7 @@ use tracing::debug;
 use crate::arrivals::Arrivals;
 use crate::config::ServerOptions;
 use crate::reactor::{Arriving, Inlet, Reactor};
-use crate::registry::{Registry, SessionRecord, network_of};
+use crate::registry::{Counters, Registry, SessionRecord, network_of};
 
 /// Shortest period of a load measurement.
 const MEASURED: Duration = Duration::from_secs(1);
@@ -21,6 +21,9 @@ const MEASURED: Duration = Duration::from_secs(1);
 const BUSY: u64 = 250;
 /// A session moves if the busiest reactor becomes less busy by at least this, per mille.
 const GAIN: u64 = 100;
+
+/// Data that costs about as much CPU time as a command, bytes.
+const BYTES_OF_WORK: u64 = 64 << 10;
 
 /// A reactor, for the thread that accepts.
 struct Choice {
@@ -100,7 +103,7 @@ impl Spread {
         debug!(per_mille = ?busy, "load of the reactors");
         let sessions = registry.sessions();
         let work = |session: &Arc<SessionRecord>| {
-            let all = session.work();
+            let all = work_of(&session.counters);
             let before = session.work_before.swap(all, Ordering::Relaxed);
             (session.reactor(), all.saturating_sub(before))
         };
@@ -109,6 +112,17 @@ impl Spread {
             sessions[index].reactor.store(to, Ordering::Relaxed);
         }
     }
+}
+
+/// An estimate of the CPU time that a session has used, in commands without data.
+fn work_of(counters: &Counters) -> u64 {
+    let [commands, data_in, data_out] = [
+        &counters.commands,
+        &counters.data_in_bytes,
+        &counters.data_out_bytes,
+    ]
+    .map(|counter| counter.load(Ordering::Relaxed));
+    commands + (data_in + data_out) / BYTES_OF_WORK
 }
 
 /// Chooses a session and its new reactor. `busy` is the share of the time that each reactor is busy, per mille; `sessions` are

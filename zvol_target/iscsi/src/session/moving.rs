@@ -77,6 +77,9 @@ impl Connection {
     pub(super) fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let assigned = &self.registration.record.reactor;
         if assigned.load(Ordering::Relaxed) == self.reactor {
+            if self.moving.is_some() {
+                self.stay(context);
+            }
             return Poll::Pending;
         }
         self.window.hold(true);
@@ -93,12 +96,16 @@ impl Connection {
         }
         if moving.limit.as_mut().poll(context).is_ready() {
             assigned.store(self.reactor, Ordering::Relaxed);
-            self.moving = None;
-            self.window.hold(false);
-            // The next turn announces the window.
-            context.waker().wake_by_ref();
+            self.stay(context);
         }
         Poll::Pending
+    }
+
+    fn stay(&mut self, context: &mut Context<'_>) {
+        self.moving = None;
+        self.window.hold(false);
+        // The next turn announces the window.
+        context.waker().wake_by_ref();
     }
 
     /// Whether it has no command, and has received and sent everything.
@@ -131,6 +138,58 @@ impl Connection {
                 debug!(%error, "a session that moves is lost");
                 None
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::ServerOptions;
+    use crate::login::{Established, SessionType};
+    use crate::session::dispatch::Held;
+
+    #[tokio::test]
+    async fn a_session_that_is_assigned_back_opens_its_window() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let registry = Arc::new(Registry::new(ServerOptions::default()));
+        let login = Established {
+            initiator: "iqn.2001-04.com.example:host".parse().unwrap(),
+            initiator_alias: None,
+            isid: [0; 6],
+            tsih: 0,
+            cid: 0,
+            session_type: SessionType::Discovery,
+            target: None,
+            account: None,
+            parameters: NegotiatedParameters::default(),
+        };
+        let registration = registry.register(&login, address, address).await;
+        let session = Session {
+            inbound: Inbound::new(),
+            registration: registration.ok().unwrap(),
+            nexus: None,
+            parameters: login.parameters,
+            window: CommandWindow::new(1),
+            stat_sn: 1,
+            next_transfer_tag: 0,
+            text: TextNegotiation::default(),
+        };
+        let mut connection = Connection::with(stream, registry, 0, session);
+        connection.held.insert(5, Held::Skipped);
+        for (reactor, announced) in [(1, false), (0, true)] {
+            let record = &connection.registration.record;
+            record.reactor.store(reactor, Ordering::Relaxed);
+            let moves = poll_fn(|context| Poll::Ready(connection.poll_move(context))).await;
+            assert!(moves.is_pending());
+            connection.window.release();
+            assert_eq!(connection.window.is_unannounced(), announced);
         }
     }
 }
