@@ -24,7 +24,7 @@ use tracing::{debug, warn};
 use super::data_in::LongData;
 use super::dispatch::Held;
 use super::memory::{HeldMemory, Memory, THREAD_MEMORY};
-use super::moving::{Moved, Moving, Session};
+use super::moving::{Moved, Session};
 use super::receive::Incoming;
 use super::solicit::Solicited;
 use super::task::{Running, Task};
@@ -142,8 +142,8 @@ pub(crate) struct Connection {
     timer: Pin<Box<Sleep>>,
     /// Number of the reactor that runs it.
     pub(super) reactor: usize,
-    /// The preparation of its move to another reactor.
-    pub(super) moving: Option<Moving>,
+    /// Time limit of the window that is closed for a move to another reactor.
+    pub(super) closed: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
@@ -228,7 +228,7 @@ impl Connection {
             keepalive: Keepalive::Quiet,
             timer: Box::pin(sleep(interval)),
             reactor,
-            moving: None,
+            closed: None,
         }
     }
 

@@ -7,14 +7,13 @@
 use std::future::Future as _;
 use std::io;
 use std::net;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 use tracing::debug;
 
 use super::Inbound;
@@ -25,17 +24,8 @@ use super::window::CommandWindow;
 use crate::login::NegotiatedParameters;
 use crate::registry::{Registration, Registry, SessionRecord};
 
-/// How long the initiator may take to use up its window. Commands run as always meanwhile.
-const END_OF_WINDOW: Duration = Duration::from_secs(2);
-/// How long the window may then be closed. A command that runs longer prevents the move.
+/// How long the window may be closed. A command that runs longer prevents the move.
 const END_OF_COMMANDS: Duration = Duration::from_millis(250);
-
-/// The preparation of a move.
-pub(super) struct Moving {
-    /// Whether the window is closed.
-    closed: bool,
-    limit: Pin<Box<Sleep>>,
-}
 
 /// What a session without commands consists of.
 pub(super) struct Session {
@@ -77,7 +67,7 @@ impl Connection {
     pub(super) fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let assigned = &self.registration.record.reactor;
         if assigned.load(Ordering::Relaxed) == self.reactor {
-            if self.moving.is_some() {
+            if self.window.is_held() {
                 self.stay(context);
             }
             return Poll::Pending;
@@ -86,23 +76,19 @@ impl Connection {
         if self.is_quiet() {
             return Poll::Ready(());
         }
-        let moving = self.moving.get_or_insert_with(|| Moving {
-            closed: false,
-            limit: Box::pin(sleep(END_OF_WINDOW)),
-        });
-        if !moving.closed && self.window.is_closed() {
-            moving.closed = true;
-            moving.limit = Box::pin(sleep(END_OF_COMMANDS));
-        }
-        if moving.limit.as_mut().poll(context).is_ready() {
-            assigned.store(self.reactor, Ordering::Relaxed);
-            self.stay(context);
+        if self.window.is_closed() {
+            let timeout = || Box::pin(sleep(END_OF_COMMANDS));
+            let limit = self.closed.get_or_insert_with(timeout);
+            if limit.as_mut().poll(context).is_ready() {
+                assigned.store(self.reactor, Ordering::Relaxed);
+                self.stay(context);
+            }
         }
         Poll::Pending
     }
 
     fn stay(&mut self, context: &mut Context<'_>) {
-        self.moving = None;
+        self.closed = None;
         self.window.hold(false);
         // The next turn announces the window.
         context.waker().wake_by_ref();

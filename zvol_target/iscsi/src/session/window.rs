@@ -66,6 +66,10 @@ impl CommandWindow {
         !self.held && self.announced != self.maximum
     }
 
+    pub fn is_held(self) -> bool {
+        self.held
+    }
+
     /// Whether the initiator can send no command.
     pub fn is_closed(self) -> bool {
         self.announced.wrapping_add(1) == self.expected

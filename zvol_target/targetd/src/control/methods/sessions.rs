@@ -71,6 +71,7 @@ fn show(session: &SessionRecord) -> Value {
         "peer": session.peer,
         "portal": session.local,
         "logged_in_at": logged_in_at.map(|logged_in_at| logged_in_at.as_secs()).unwrap_or_default(),
+        "reactor": session.reactor(),
         "commands": session.counters.commands,
         "data_in_bytes": session.counters.data_in_bytes,
         "data_out_bytes": session.counters.data_out_bytes,
