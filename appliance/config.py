@@ -43,8 +43,6 @@ class Http(_Section):
     """Concurrent requests, including event streams. nginx passes on at most 24 of one address."""
     user: str = "zvaai-api"
     """User of the HTTP process: the worker accepts this user and root."""
-    logs: Path = Path("/var/lib/zvaai-api/logs")
-    """Newest lines of the log of the HTTP process, for support bundles."""
 
 
 class Target(_Section):
@@ -107,11 +105,6 @@ class Configuration(_Section):
     @property
     def support_directory(self) -> Path:
         return self.state_directory / "support"
-
-    @property
-    def log_directory(self) -> Path:
-        """The newest lines of the worker's log, for support bundles."""
-        return self.state_directory / "logs"
 
     @property
     def worker_socket(self) -> Path:

@@ -12,7 +12,7 @@ from appliance import config
 from appliance.config import Configuration
 from appliance.gateway.application import create
 from appliance.gateway.client import WorkerClient
-from appliance.logs import to_files, to_standard_error
+from appliance.logs import to_standard_error
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,6 @@ def main() -> int:
         _log.error("%s", error)
         return 78
     configuration.http.socket.parent.mkdir(parents=True, exist_ok=True)
-    to_files(configuration.http.logs, "api", mode=0o640)  # the worker puts them into support bundles
     settings = {
         "bind": f"unix:{configuration.http.socket}",
         "umask": 0o111,  # the folder's mode decides who can connect

@@ -20,10 +20,10 @@ from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.helper import places
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
-from appliance.helper.log import start
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.power import SystemPower
 from appliance.helper.server import Server
+from appliance.logs import to_standard_error
 from appliance.zfs.configuration_copies import ConfigurationCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
@@ -56,7 +56,6 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--target-user", help="user of the iSCSI target, which stores persistent reservations")
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="folder of the sealed keys of encrypted datasets")
-    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="folder of log files (default: the log is only in memory)")
     parser.add_argument(
         "--exports",
         type=Path,
@@ -116,9 +115,8 @@ def openzfs(options: argparse.Namespace, policy: Policy) -> Storage:
 
 
 def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) -> int:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+    to_standard_error()
     options = _arguments()
-    log = start(options.logs)
     try:
         users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
         target_user = pwd.getpwnam(options.target_user).pw_uid if options.target_user else None
@@ -148,7 +146,7 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     server = Server(
         engine, listener, users=users, policy=policy, system=storage.system, target_user=target_user,
         allow=storage.allow, keys=keys, exports=exports,
-        copies=storage.copies, log=log, power=SystemPower() if options.power else None,
+        copies=storage.copies, power=SystemPower() if options.power else None,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

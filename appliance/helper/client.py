@@ -23,7 +23,6 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
 from appliance.zfs.folders import Folders
 from appliance.zfs.keys import Keys
-from appliance.zfs.log import Log
 
 SECONDS = 330.0
 """Longer than the engine's time limits, so that the helper's answer comes first."""
@@ -114,7 +113,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log, Power):
+class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Power):
     """The engine through the helper's socket, made by `connect`. Thread-safe."""
 
     @abstractmethod

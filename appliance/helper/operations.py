@@ -19,12 +19,11 @@ from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.folders import Folders
 from appliance.zfs.keys import Keys
-from appliance.zfs.log import Log
 
 _READING = frozenset(
     (
         "datasets", "dependants", "disk_health", "disks", "filesystem", "holders", "holds", "stored_keys", "list_folder",
-        "importable", "log_lines", "pools", "properties", "read_copies", "read_text", "snapshots", "volume", "zpool_status",
+        "importable", "pools", "properties", "read_copies", "read_text", "snapshots", "volume", "zpool_status",
     )
 )  # fmt: skip
 
@@ -55,7 +54,7 @@ def _operation(owner: type, name: str) -> Operation:
     return Operation(name, owner, arguments, types["return"], changes=name not in _READING)
 
 
-OWNERS = (ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log, Power)
+OWNERS = (ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Power)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {name: _operation(owner, name) for owner in OWNERS for name in sorted(owner.__abstractmethods__)}
 )

@@ -20,7 +20,6 @@ from appliance.dataplane.ganesha import GaneshaError
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
-from appliance.helper.log import MemoryLog
 from appliance.helper.mounts import Mounts
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.helper.pool_locks import PoolLocks, pools_of
@@ -30,7 +29,6 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import Keys
-from appliance.zfs.log import Log
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 600.0
@@ -59,13 +57,12 @@ class Server:
         keys: Keys | None = None,
         exports: Exports | None = None,
         copies: ConfigurationCopies | None = None,
-        log: Log | None = None,
         power: Power | None = None,
     ) -> None:
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools, allow)
         self._engine = engine
         self._owners: dict[type, object | None] = {
-            ZfsEngine: engine, Keys: keys, Exports: exports, ConfigurationCopies: copies, Log: log or MemoryLog(),
+            ZfsEngine: engine, Keys: keys, Exports: exports, ConfigurationCopies: copies,
             Folders: SnapshotFolders(engine, self._mounts.place), Power: power,
         }  # fmt: skip
         self._listener = listener
@@ -207,8 +204,6 @@ class Server:
             number = self._changes
         shown = {name: auditable(name, value) for name, value in arguments.items()}
         line = {"change": number, "operation": operation.name, "arguments": shown, "process": process, "user": user}
-        if belongs := logs.request():
-            line["request"] = belongs
         _log.info("%s", json.dumps({"audit": "begun", **line}))
         began, outcome = time.monotonic(), "done"
         try:

@@ -14,7 +14,7 @@ from appliance.api.resources import RESOURCES
 from appliance.api.server import WorkerServer, user_of
 from appliance.config import Configuration
 from appliance.domain import access
-from appliance.logs import to_files, to_standard_error
+from appliance.logs import to_standard_error
 from appliance.notify.sender import Sender
 from appliance.worker.assembly import configured
 from appliance.worker.context import Context
@@ -40,7 +40,6 @@ def main(make: Callable[[Configuration], Context] = configured) -> int:
         _log.error("%s", error)
         return 78
     configuration.state_directory.mkdir(parents=True, exist_ok=True)
-    to_files(configuration.log_directory, "worker")
     with (configuration.state_directory / "worker.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,13 +32,14 @@ _LONGEST = 8192
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry. `cursor` is its place in the journal, `at` in seconds since 1970."""
+    """An entry. `cursor` is its place in the journal, `at` in seconds since 1970. `request`: see appliance.logs."""
 
     cursor: str
     at: float
     unit: str
     priority: Priority
     text: str
+    request: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,22 +100,24 @@ def _arguments(chosen: Filter) -> Iterator[str]:
 def _entries(lines: Any) -> Iterator[Entry]:
     for line in lines:
         fields = decoding.decode(line, dict[str, Any])
-        text, unit = _text(fields.get("MESSAGE")), str(fields.get("UNIT") or fields.get("_SYSTEMD_UNIT")).removesuffix(".service")
+        text, request = _text(fields.get("MESSAGE"))
+        unit = str(fields.get("UNIT") or fields.get("_SYSTEMD_UNIT")).removesuffix(".service")
         if fields.get("_TRANSPORT") == "kernel":
             unit = KERNEL
             if not _OF_ZFS.search(text):
                 continue
         number = int(fields.get("PRIORITY") or 6)
         priority: Priority = next((name for name, largest in _PRIORITIES.items() if number <= largest), "debug")
-        yield Entry(fields["__CURSOR"], int(fields["__REALTIME_TIMESTAMP"]) / 1e6, unit, priority, text[:_LONGEST])
+        yield Entry(fields["__CURSOR"], int(fields["__REALTIME_TIMESTAMP"]) / 1e6, unit, priority, text[:_LONGEST], request)
 
 
-def _text(message: object) -> str:
-    """Of our own processes, the message without its JSON. What is not UTF-8 is a list of bytes."""
+def _text(message: object) -> tuple[str, str | None]:
+    """Of our own processes, the message without its JSON, and its request. What is not UTF-8 is a list of bytes."""
     text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message or "")
     if text.startswith("{"):
         with contextlib.suppress(msgspec.MsgspecError):
             fields = decoding.decode(text, dict[str, Any])
             if isinstance(fields.get("message"), str):
-                return "\n".join(str(fields[name]) for name in ("message", "exception") if name in fields)
-    return text
+                shown = "\n".join(str(fields[name]) for name in ("message", "exception") if name in fields)
+                return shown, str(fields["request"]) if "request" in fields else None
+    return text, None

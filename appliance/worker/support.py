@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import sqlite3
-import stat
 import sys
 import tarfile
 import time
@@ -17,7 +16,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from sqlalchemy import select
@@ -28,12 +29,14 @@ from appliance.domain import configuration, requests, support
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
+from appliance.worker import server_log
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.log import Log
 
 NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, Delivery: 500}
+LOG_ENTRIES = 5000
+"""Of each unit."""
 LARGEST_MEMBER = 32 << 20
 _SHORTEST = 4
 """Shorter strings occur in any text."""
@@ -115,12 +118,8 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
             with tarfile.open(fileobj=written, mode="w:gz") as archive:
                 parts = list(_parts(context).items())
                 for place, (name, read) in enumerate(parts):
-                    advance(name, 10 + 80 * place // len(parts))
+                    advance(name, 10 + 85 * place // len(parts))
                     _add(archive, name, redact(_content(name, read)))
-                for log in sorted(_logs(context)):
-                    advance(log.name, 90)
-                    with suppress(OSError):
-                        _add(archive, f"logs/{log.name}", redact(_log_text(log)))
             written.flush()
             os.fsync(written.fileno())
         new.rename(file)
@@ -160,7 +159,6 @@ def _parts(context: Context) -> Mapping[str, Reader]:
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.scan(60).snapshots],
         "disks.json": lambda: [asdict(report) for report in context.disk_reports()],
-        "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
         "statistics.json": lambda: context.target.statistics(context.configuration.target.name),
         "space.json": lambda: context.target.space(),
@@ -171,6 +169,7 @@ def _parts(context: Context) -> Mapping[str, Reader]:
         "audit.jsonl": rows(AuditEntry),
         "events.jsonl": rows(Event),
         "receiver-deliveries.jsonl": rows(Delivery),
+        **{f"logs/{unit}.jsonl": partial(_log_of, unit) for unit in get_args(server_log.Unit)},
     }
 
 
@@ -198,24 +197,10 @@ def _zpool_status(context: Context) -> str:
     return "\n".join(outputs)
 
 
-def _logs(context: Context) -> Iterator[Path]:
-    """Logs of the worker and of the HTTP process, whose folder the worker's group can read."""
-    for folder in (context.configuration.log_directory, context.configuration.http.logs):
-        yield from folder.glob("*.log*")
-
-
-def _log_text(log: Path) -> str:
-    """The HTTP process can write into its folder: neither a link nor a FIFO is read. Raises OSError."""
-    with os.fdopen(os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{log} is not a file")
-        return file.read()
-
-
-def _helper_log(context: Context) -> str:
-    if not isinstance(context.engine, Log):
-        return "the helper's operations are done in the worker's own process\n"
-    return "".join(f"{line}\n" for line in context.engine.log_lines())
+def _log_of(unit: server_log.Unit) -> str:
+    """The newest entries, oldest first. Raises UnavailableError."""
+    entries = server_log.newest(server_log.Filter(unit=unit), LOG_ENTRIES)
+    return "".join(json.dumps(asdict(entry)) + "\n" for entry in reversed(entries))
 
 
 def _target(context: Context) -> object:

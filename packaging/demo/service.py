@@ -150,7 +150,6 @@ class Appliance:
             socket = "{self._runtime}/http.sock"
             certificate = "{self._state}/frontend/certificate.pem"
             user = "{USER}"
-            logs = "{self._state}/logs"
             [target]
             control = "{self._options.control}"
             name = "{IQN}"

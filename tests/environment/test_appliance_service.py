@@ -97,7 +97,6 @@ def home() -> Iterator[Path]:
             socket = "{directory}/api/http.sock"
             certificate = "{directory}/frontend/certificate.pem"
             user = "games"
-            logs = "{directory}/api/logs"
             [target]
             control = "{directory}/target/control.sock"
             """
@@ -217,4 +216,3 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         assert {"accept4", "fdatasync"} & used
         assert used - allowed(unit(name)) <= REFUSED, name
     assert {path.stat().st_mode & 0o077 for path in (home / "state").iterdir()} == {0}
-    assert {path.stat().st_mode & 0o027 for path in (home / "api/logs").iterdir()} == {0}

@@ -134,7 +134,6 @@ class Appliance:
             [http]
             socket = "{directory}/run/http.sock"
             certificate = "{self.frontend.certificate}"
-            logs = "{directory}/state/logs"
             [target]
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"

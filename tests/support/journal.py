@@ -25,5 +25,5 @@ def program(folder: Path) -> None:
 
 def write(folder: Path, entries: Iterable[bytes]) -> None:
     """Into a new file of this folder."""
-    words = [_REMOTE, f"--output={folder / 'test.journal'}", "--split-mode=none", "-"]
+    words = [_REMOTE, f"--output={folder / f'{len(list(folder.iterdir()))}.journal'}", "--split-mode=none", "-"]
     subprocess.run(words, input=b"".join(entries), check=True, capture_output=True)

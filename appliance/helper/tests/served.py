@@ -19,7 +19,6 @@ from appliance.helper.power import Power
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import StoredKeys
-from appliance.zfs.log import Log
 
 
 @contextlib.contextmanager
@@ -30,7 +29,6 @@ def served(
     users: Collection[int] | None = None,
     policy: Policy | None = None,
     exports: Exports | None = None,
-    log: Log | None = None,
     listen_at: socket.socket | None = None,
     power: Power | None = None,
 ) -> Iterator[None]:
@@ -47,7 +45,6 @@ def served(
         keys=StoredKeys(engine, path.with_suffix(".keys")),
         exports=exports,
         copies=FolderCopies(path.with_suffix(".copies")),
-        log=log,
         power=power,
     )
     thread = threading.Thread(target=server.serve, daemon=True)
@@ -67,10 +64,9 @@ def client_of(
     *,
     policy: Policy | None = None,
     seconds: float = 60.0,
-    log: Log | None = None,
     power: Power | None = None,
 ) -> Iterator[HelperClient]:
-    with served(engine, path, policy=policy, log=log, power=power):
+    with served(engine, path, policy=policy, power=power):
         client = connect(path, seconds=seconds)
         yield client
         client.close()

@@ -4,8 +4,6 @@
 import base64
 import io
 import json
-import logging
-import os
 import tarfile
 import urllib.parse
 from pathlib import Path
@@ -13,20 +11,41 @@ from typing import Any
 
 import pytest
 from simulators.appliance import PASSWORD, Appliance
-from simulators.zfs import Simulator
+from support import journal
+from support.journal import entry
 
-from appliance import logs
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain import support as files
 from appliance.domain.secrets import Seal
-from appliance.helper.log import LINES, MemoryLog
-from appliance.helper.tests.served import client_of
+from appliance.worker import server_log, support
 from appliance.worker.support import Redaction
 from appliance.zfs.errors import EngineUnavailable, Timeout
-from appliance.zfs.model import DiskHealth, Redundancy, VdevSpec
+from appliance.zfs.model import DiskHealth, VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 CHAP_SECRET = 'a "quoted" secret'
+
+
+AT = 1_795_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def journal_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of the journal that the worker reads, with an entry."""
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    monkeypatch.setattr(server_log, "COMMAND", [*server_log.COMMAND, f"--directory={folder}"])
+    write_log(folder, "zvaai-target", "started")
+    return folder
+
+
+def write_log(folder: Path, unit: str, *messages: str) -> None:
+    fields = {"_SYSTEMD_UNIT": f"{unit}.service", "_TRANSPORT": "stdout"}
+    journal.write(folder, [entry(AT + place, message, **fields) for place, message in enumerate(messages)])
+
+
+def log_of(content: dict[str, str], unit: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in content[f"logs/{unit}.jsonl"].splitlines()]
 
 
 def bundle(appliance: Appliance) -> dict[str, str]:
@@ -58,14 +77,16 @@ def test_content_of_the_bundle(appliance: Appliance) -> None:
     assert not [name for name, text in content.items() if "unavailable" in text]
 
 
-def test_it_has_no_file_that_a_log_only_links_to(appliance: Appliance) -> None:
-    folder = appliance.service.context.configuration.log_directory
-    folder.mkdir(exist_ok=True)
-    (folder / "api.log").write_text("a line")
-    (folder / "link.log").symlink_to(appliance.service.context.configuration.secrets_key)
-    os.mkfifo(folder / "fifo.log")
+def test_newest_entries_of_each_unit(appliance: Appliance, journal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "LOG_ENTRIES", 2)
+    job = {"message": "vmfs1 was created", "request": "job-7"}
+    write_log(journal_folder, "zvaai-worker", "one", "two", json.dumps(job))
+    write_log(journal_folder, "sshd", "of another")
     content = bundle(appliance)
-    assert content["logs/api.log"] == "a line" and not {"logs/link.log", "logs/fifo.log"} & content.keys()
+    written = [(line["text"], line["request"]) for line in log_of(content, "zvaai-worker")]
+    assert written == [("two", None), ("vmfs1 was created", "job-7")]
+    assert [line["text"] for line in log_of(content, "zvaai-target")] == ["started"]
+    assert log_of(content, "nfs-ganesha") == [] and "of another" not in str(content)
 
 
 def test_missing_parts_are_listed_with_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,30 +127,7 @@ def test_a_disk_that_hangs_delays_no_other(appliance: Appliance, monkeypatch: py
     assert response[path]["temperature"] == 41 and len(response) == len(appliance.simulator.disks())
 
 
-def test_the_helper_reports_its_log(tmp_path: Path) -> None:
-    """Through a real helper: its latest lines, with the audit, and no key."""
-    memory = MemoryLog()
-    log = logging.getLogger("zvaai-helper")
-    log.addHandler(memory)
-    log.setLevel(logging.INFO)
-    try:
-        simulator = Simulator()
-        with client_of(simulator, tmp_path / "helper.sock", log=memory) as client:
-            disks = tuple(disk.path for disk in simulator.disks()[:2])
-            client.create_pool("tank", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
-            client.create_encryption_root("tank/secret", "12345678-1234-1234-1234-123456789abc")
-            lines = client.log_lines()
-            assert any('"operation": "create_pool"' in line and '"audit": "begun"' in line for line in lines)
-            key = client.export_key("tank/secret")
-            assert client.log_lines() and not [line for line in client.log_lines() if key in line]
-            for number in range(LINES + 10):
-                log.info("line %d", number)
-            assert len(client.log_lines()) == LINES and client.log_lines()[-1].endswith(f"line {LINES + 9}")
-    finally:
-        log.removeHandler(memory)
-
-
-def test_no_secret_is_in_it(appliance: Appliance) -> None:
+def test_no_secret_is_in_it(appliance: Appliance, journal_folder: Path) -> None:
     """Secrets that the appliance received, and each at a wrong place: in a log, and in an event."""
     chap = {"name": "esx1", "secret": CHAP_SECRET}
     assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX], "chap": chap}).status_code == 201
@@ -150,17 +148,15 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
     assert set(opened) == {CHAP_SECRET, hook["secret"]}
     secrets = {CHAP_SECRET, "t0ken-of-url", hook["secret"], token["secret"], *appliance.tokens.values(), *hashes, *sealed}
     leaked = "; ".join([*sorted(secrets), json.dumps(CHAP_SECRET)])
-    logs.to_files(appliance.configuration.log_directory, "worker")
-    handler = logging.getLogger().handlers[-1]
-    logging.getLogger("test").warning("by mistake: %s", leaked)
-    logging.getLogger().removeHandler(handler)
-    handler.close()
+    write_log(journal_folder, "zvaai-worker", f"by mistake: {leaked}")
     with appliance.store.session() as session:
         session.connection().exec_driver_sql(
             "INSERT INTO events (at, kind, subject, data) VALUES (1, 'odd', 'odd', ?)", (json.dumps({"text": leaked}),)
         )
     content = bundle(appliance)
-    assert "by mistake" in content["logs/worker.log"] and '"kind": "odd"' in content["events.jsonl"], "it was there to be found"
+    assert "by mistake" in content["logs/zvaai-worker.jsonl"] and '"kind": "odd"' in content["events.jsonl"], (
+        "it was there to be found"
+    )
     never = {PASSWORD, "another good password", appliance.configuration.secrets_key.read_text()}
     for secret in secrets | never:
         disguises = {
@@ -202,16 +198,3 @@ def test_each_answer_names_its_request(shared: Appliance) -> None:
     for odd in ("short", "x" * 100, "with blanks and such", 'quote"quote'):
         made = shared.request("GET", "/pools", X_Request_Id=odd).headers["X-Request-Id"]
         assert made != odd and len(made) == 32
-
-
-def test_files_of_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
-    logs.to_files(tmp_path / "logs", "one")
-    handler = logging.getLogger().handlers[-1]
-    for number in range(200):
-        logging.getLogger("test").warning("line %d", number)
-    logging.getLogger().removeHandler(handler)
-    handler.close()
-    written = sorted((tmp_path / "logs").iterdir())
-    assert len(written) == logs.FILES and all(file.stat().st_size <= 1000 for file in written)
-    assert json.loads((tmp_path / "logs" / "one.log").read_text().splitlines()[-1])["message"] == "line 199"

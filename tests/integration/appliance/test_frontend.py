@@ -70,7 +70,6 @@ class ServiceStack(Frontend):
             threads = {THREADS}
             certificate = "{self.certificate}"
             uploads = "{directory}/uploads"
-            logs = "{directory}/logs"
             """
         )
         environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": PYTHONPATH}

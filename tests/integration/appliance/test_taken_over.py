@@ -53,7 +53,7 @@ state = home / "state"
 body = json.dumps({"name": "evil", "role": "admin", "password": "evil evil evil 1"})
 print(json.dumps({
     "files": {str(path): refused(lambda path=path: path.read_bytes()) for path in (
-        state / "appliance.sqlite", state / "secrets.key", state / "setup-code", state / "logs/worker.log")},
+        state / "appliance.sqlite", state / "secrets.key", state / "setup-code")},
     "list": refused(lambda: os.listdir(state)),
     "write": refused(lambda: (state / "own").write_text("")),
     "replace": refused(lambda: (home / "run/worker.sock").unlink()),
@@ -90,7 +90,7 @@ def home() -> Iterator[Path]:
             f"""
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
-            http = {{ user = "games", logs = "{directory}/logs" }}
+            http = {{ user = "games" }}
             """
         )
         yield directory

@@ -104,7 +104,8 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
     txgs = run("zfs", "list", "-H", "-p", "-t", "snapshot", "-r", "-o", "createtxg", "unprivileged").split()
     assert len(txgs) == 2 and txgs[0] == txgs[1], "both in one transaction group"
     assert run("zfs", "get", "-H", "-o", "value", "keystatus", "unprivileged/secret").strip() == "available"
-    audit = [json.loads(line.partition(": ")[2]) for line in log.read_text().splitlines() if '"audit"' in line]
+    messages = [json.loads(line)["message"] for line in log.read_text().splitlines()]
+    audit = [json.loads(message) for message in messages if '"audit"' in message]
     begun = [line["operation"] for line in audit if line["audit"] == "begun"]
     assert begun.count("create_volume") == 1 and begun.count("create_filesystem") == 2, "what was refused is no change"
     assert all(line["user"] == NOBODY for line in audit if line["audit"] == "begun")
