@@ -6,6 +6,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { afterEach } from "node:test";
 import { connect } from "node:tls";
 
 const require = createRequire(`${process.env.ZVAAI_CONSOLE_MODULES}/`);
@@ -21,6 +22,16 @@ const RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
 const COLOUR_RULES = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 /** Timeout of a screen for what a story waits for. */
 export const PATIENCE_MS = 180_000;
+
+const pages = new Set();
+
+afterEach(async (test) => {
+  if (test.passed) return;
+  for (const page of pages) {
+    if (page.isClosed()) pages.delete(page);
+    else console.log(`A test failed. ${page.url()} shows:\n${await page.locator("body").innerText()}`);
+  }
+});
 
 /** The certificate that the appliance serves. */
 export async function servedCertificate() {
@@ -60,6 +71,7 @@ export async function openPage(browser, { dark = false, provider, ...options } =
   });
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
+  pages.add(page);
   page.faults = [];
   page.messages = [];
   await page.addInitScript(() => {
@@ -120,11 +132,14 @@ export async function checkAccessible(page, where, rules = RULES) {
   const options = { runOnly: rules, resultTypes: ["violations"], preload: false };
   const { violations } = await page.evaluate((chosen) => {
     // An element that fades in has no final colour yet; endless animations continue.
-    for (const animation of document.getAnimations()) if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
+    for (const animation of document.getAnimations())
+      if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
     // PatternFly puts a tooltip at the end of the body, outside of the landmarks, while the mouse is on its element and shortly after.
     return window.axe.run({ exclude: [".pf-v6-c-tooltip"] }, chosen);
   }, options);
-  const faults = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  const faults = violations.map(
+    ({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`,
+  );
   assert.deepEqual(faults, [], where);
 }
 
@@ -137,7 +152,12 @@ async function screenOf(page) {
     const path = location.pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+/g, "*");
     const dialog = document.querySelector(".pf-v6-c-modal-box__title")?.textContent ?? null;
     const parts = [".zv-problem", ".pf-v6-c-alert", ".pf-v6-c-empty-state", ".pf-v6-c-form__helper-text .pf-m-error"];
-    return [path, new URLSearchParams(location.search).get("show"), dialog, ...parts.map((part) => document.querySelector(part) !== null)].join();
+    return [
+      path,
+      new URLSearchParams(location.search).get("show"),
+      dialog,
+      ...parts.map((part) => document.querySelector(part) !== null),
+    ].join();
   });
 }
 

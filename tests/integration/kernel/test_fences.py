@@ -18,6 +18,7 @@ from support.cdb import REPORT_LUNS, TEST_UNIT_READY, read, write
 from support.programs import wait_for
 from support.raw_initiator import BUSY, CHECK_CONDITION, GOOD, Session
 from support.target import IQN, RpcError, Target, running_target
+from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
 from support.volumes import VolumeMaker
 from support.zfs import Pool
 
@@ -68,6 +69,37 @@ def test_a_pool_that_hangs_takes_no_other_lun(target: Target, freezing_pool: Fre
     target.add_lun(0, freezing_pool.create_volume("hanging", 64))
     target.add_lun(1, make_volume("working", 64))
     asyncio.run(lose_session_with_hanging_command(target, freezing_pool))
+    for number in (0, 1):
+        target.call("luns.delete", {"target": IQN, "number": number})
+
+
+async def lose_session_with_hanging_copy(target: Target, pool: FreezingPool) -> None:
+    """Loses a session while its copy from LUN 1 to LUN 0 hangs. The next session of the same port uses LUN 1."""
+    async with Session(target.portal) as old:
+        await ready(old, 0)
+        await ready(old, 1)
+        parameters = parameter_list([await naa_of(old, 1), await naa_of(old, 0)], [Segment(0, 1, 8, 0, 8)])
+        with pool.frozen():
+            await old.submit(extended_copy(parameters), data_out=parameters, lun=1)
+            # It ends after the copy has begun.
+            assert (await old.execute(write(64, 8), data_out=BLOCK, lun=1)).status == GOOD
+            async with Session(target.portal, isid=old.isid) as new:
+                await ready(new, 1)
+                for number in range(8, 28):
+                    began = time.monotonic()
+                    assert (await new.execute(write(number * 8, 8), data_out=BLOCK, lun=1)).status == GOOD
+                    assert time.monotonic() - began < LONGEST_SECONDS
+        async with Session(target.portal, isid=old.isid) as last:
+            await ready(last, 0)
+            assert (await last.execute(write(8, 8), data_out=BLOCK, lun=0)).status == GOOD
+
+
+def test_a_copy_to_a_pool_that_hangs_takes_no_other_lun(
+    target: Target, freezing_pool: FreezingPool, make_volume: VolumeMaker
+) -> None:
+    target.add_lun(0, freezing_pool.create_volume("hanging", 64))
+    target.add_lun(1, make_volume("working", 64))
+    asyncio.run(lose_session_with_hanging_copy(target, freezing_pool))
     for number in (0, 1):
         target.call("luns.delete", {"target": IQN, "number": number})
 
