@@ -30,7 +30,6 @@ Clients = Annotated[
     list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; repeat for several.")
 ]
 Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; the default is both.")]
-Squash = Annotated[str | None, typer.Option(help="NFS: map root, all or none to nobody. ESXi needs none.")]
 Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such as 0.0.0.0/0: any host that reaches the server.")]
 
 
@@ -86,7 +85,6 @@ def create_datastore(
     client: Clients = None,
     anyone: Anyone = False,
     nfs_version: Versions = None,
-    squash: Squash = None,
     encrypted: Annotated[bool, typer.Option("--encrypted", help="Encrypt it with the key of the pool: zvaai key.")] = False,
     wait: Wait = False,
 ) -> None:
@@ -94,7 +92,7 @@ def create_datastore(
     body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
     body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
     body |= {"record_size": record_size, "sync": sync, "compression": compression}
-    body |= {"clients": client, "anyone": anyone, "versions": nfs_version, "squash": squash}
+    body |= {"clients": client, "anyone": anyone, "versions": nfs_version}
     body |= {"encrypted": encrypted}
     run.job(run.client.call("POST", "/datastores", body), wait)
 
@@ -114,7 +112,6 @@ def change_datastore(
     remove_client: Annotated[list[str] | None, typer.Option(help="NFS: stop an address or network; repeat.")] = None,
     anyone: Anyone = False,
     nfs_version: Versions = None,
-    squash: Squash = None,
     thick: Annotated[
         bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. Thick only if it shares no blocks.")
     ] = None,
@@ -124,7 +121,7 @@ def change_datastore(
     """Change a datastore. Options that are not given do not change."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
-        given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
+        given = (("name", name), ("lun", lun), ("versions", nfs_version), ("thick", thick))
         body: dict[str, Any] = {"force": force, "anyone": anyone} | {key: value for key, value in given if value is not None}
         if soft_threshold is not None:
             body["soft_threshold"] = soft_threshold or None

@@ -167,7 +167,6 @@ class Export(Base):
     number: Mapped[int] = mapped_column(unique=True)
     share: Mapped[str] = mapped_column(unique=True)
     versions: Mapped[list[str]]
-    squash: Mapped[str]
     clients: Mapped[list[str]]
 
 

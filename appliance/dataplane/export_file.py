@@ -10,7 +10,7 @@ _VALUE = re.compile(r'^  (\w+) = "?([^"\n]*?)"?;$', re.MULTILINE)
 _DATASET = re.compile(r"^  # dataset (.*)$", re.MULTILINE)
 _GUID = re.compile(r"^  # guid ([0-9]+)$", re.MULTILINE)
 _THICK = re.compile(r"^  FSAL \{ Name = ZVAAI; Thick_Size = ([0-9]+); \}$", re.MULTILINE)
-_CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); Squash = (\w+); ", re.MULTILINE)
+_CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); ", re.MULTILINE)
 
 
 def read(text: str) -> Export | None:
@@ -23,7 +23,6 @@ def read(text: str) -> Export | None:
             path=Path(values["Path"]),
             pseudo=values["Pseudo"],
             access=values["Access_Type"],
-            squash=values["Squash"],
             clients=tuple(ClientRights(*rights) for rights in _CLIENT.findall(text)),
             protocols=tuple(int(version) for version in values["Protocols"].split(", ")),
             dataset=dataset[1] if dataset else "",

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _SQUASH, _NFSV3, _NFSV4).
+# Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _NFSV3, _NFSV4).
 _ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
-_SQUASH = {"No_Root_Squash": 0, "Root_Squash": 0x2, "All_Squash": 0x4}
 _PROTOCOLS = {3: 0x100000, 4: 0x200000}
-RIGHTS = 0x1E0 | 0x7 | 0x300000
+# ESXi writes as root. Another squash sets some of these bits (EXPORT_OPTION_*_SQUASH).
+_SQUASH = "No_Root_Squash"
+_OTHER_SQUASH = 0x7
+RIGHTS = 0x1E0 | _OTHER_SQUASH | 0x300000
 _CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+(, [0-9A-Za-z.:/_*@-]+)*")
 _MAX_EXPORT_ID = 65535
 
@@ -50,21 +52,19 @@ class ClientRights:
 
     clients: str
     access: str = "RW"
-    squash: str = "No_Root_Squash"
 
     def block(self, protocols: str) -> str:
-        _check(self.access in _ACCESS and self.squash in _SQUASH, f"unknown rights: {self.access}, {self.squash}")
+        _check(self.access in _ACCESS, f"unknown rights: {self.access}")
         _check(_CLIENTS.fullmatch(self.clients) is not None, f"not a client: {self.clients!r}")
-        rights = f"Access_Type = {self.access}; Squash = {self.squash}; Protocols = {protocols};"
+        rights = f"Access_Type = {self.access}; Squash = {_SQUASH}; Protocols = {protocols};"
         return f"CLIENT {{ Clients = {self.clients}; {rights} }}"
 
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """Settings of a datastore's export: addresses and networks with access, names of squash and versions as in Export."""
+    """Settings of a datastore's export: addresses and networks with access, and versions of NFS."""
 
     clients: list[str]
-    squash: str
     versions: list[int]
     thick_size: int | None = None
 
@@ -77,7 +77,6 @@ class Export:
     path: Path
     pseudo: str
     access: str = "None"
-    squash: str = "No_Root_Squash"
     clients: Sequence[ClientRights] = ()
     protocols: tuple[int, ...] = (3, 4)
     dataset: str = ""
@@ -90,7 +89,7 @@ class Export:
     def block(self) -> str:
         """The EXPORT block of ganesha's configuration. Raises ValueError for values that it cannot contain."""
         _check(0 < self.export_id <= _MAX_EXPORT_ID, f"not an export's number: {self.export_id}")
-        _check(self.access in _ACCESS and self.squash in _SQUASH, f"unknown rights: {self.access}, {self.squash}")
+        _check(self.access in _ACCESS, f"unknown rights: {self.access}")
         _check(bool(self.protocols) and set(self.protocols) <= {3, 4}, f"unknown protocols: {self.protocols}")
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
         _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
@@ -107,7 +106,7 @@ class Export:
             "Transports = TCP;",
             "SecType = sys;",
             f"Access_Type = {self.access};",
-            f"Squash = {self.squash};",
+            f"Squash = {_SQUASH};",
             *(client.block(protocols) for client in self.clients),
             f"FSAL {{ Name = ZVAAI;{thick} }}",
         ]
@@ -157,15 +156,13 @@ def client_name(text: str) -> str:
 def client_names(export: Export) -> frozenset[str]:
     versions = sum(_PROTOCOLS[version] for version in export.protocols)
     return frozenset(
-        with_rights(name, _ACCESS[rights.access] | _SQUASH[rights.squash] | versions)
-        for rights in export.clients
-        for name in rights.clients.split(", ")
+        with_rights(name, _ACCESS[rights.access] | versions) for rights in export.clients for name in rights.clients.split(", ")
     )
 
 
 def with_rights(name: str, bits: int) -> str:
     access = next((word for word, value in _ACCESS.items() if value == bits & 0x1E0), "?")
-    squash = next((word for word, value in _SQUASH.items() if value == bits & 0x7), "?")
+    squash = "?" if bits & _OTHER_SQUASH else _SQUASH
     versions = ",".join(str(version) for version, value in _PROTOCOLS.items() if bits & value)
     return f"{client_name(name)} {access} {squash} v{versions}"
 

@@ -87,7 +87,6 @@ class Datastore:
     export: int | None = None
     share: str | None = None
     versions: tuple[str, ...] = ()
-    squash: str | None = None
     clients: tuple[str, ...] = ()
     """Addresses and networks that may mount it, in addition to those of its host groups."""
     path: str = ""
@@ -171,7 +170,7 @@ class Shown:
         rows = session.execute(select(*Export.__table__.columns)).mappings()
         exported = {
             row["datastore"]: {"export": row["number"], "share": row["share"], "versions": tuple(row["versions"]),
-                               "squash": row["squash"], "clients": tuple(row["clients"])}
+                               "clients": tuple(row["clients"])}
             for row in rows
         }  # fmt: skip
         return cls(luns, exported, groups)

@@ -65,7 +65,6 @@ def show(
     share: str,
     *,
     versions: Sequence[str] | None = None,
-    squash: str | None = None,
     clients: Sequence[str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> None:
@@ -75,13 +74,11 @@ def show(
     check(session, uuid, number, share)
     export = session.get(Export, uuid)
     if export is None:
-        export = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])
+        export = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), clients=[])
         session.add(export)
     export.number, export.share = number, share
     if versions is not None:
         export.versions = sorted(set(versions))
-    if squash is not None:
-        export.squash = squash
     if clients is not None:
         export.clients = list(clients)
     session.flush()

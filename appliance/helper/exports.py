@@ -25,8 +25,7 @@ class Exports(ABC):
     def add_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         """Serves a mounted file system read-write to these addresses and networks, and to no other client.
 
-        `share` is the path that clients mount; `squash`, `versions` (as `protocols`) and `thick_size` are those of
-        dataplane.ganesha.Export.
+        Clients mount `share`. `versions` (as `protocols`) and `thick_size` are those of dataplane.ganesha.Export.
         Raises ExportRefusedError if ganesha refuses; NoSuchDataset; Refused if the dataset has another GUID, is hidden at its
         mountpoint, or is not mounted below the mount directories.
         """
@@ -89,10 +88,9 @@ class CheckedExports(Exports):
             self._control.forget(number)
 
     def _export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> Export:
-        clients, squash = settings.clients, settings.squash
         return Export(
-            number, self._place(dataset, guid), share, access="None", squash=squash,
-            clients=[ClientRights(", ".join(clients), "RW", squash)] if clients else [],
+            number, self._place(dataset, guid), share,
+            clients=[ClientRights(", ".join(settings.clients))] if settings.clients else [],
             protocols=tuple(settings.versions), dataset=dataset, guid=guid, thick_size=settings.thick_size,
         )  # fmt: skip
 

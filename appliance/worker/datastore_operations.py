@@ -99,7 +99,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     host_groups: list[str] | None
     clients: list[str] | None
     versions: list[str] | None
-    squash: str | None
     thick: bool | None
 
 
@@ -124,7 +123,7 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
-    """Changes name, threshold, LUN number, host groups or thick; of NFS also clients, versions and squash.
+    """Changes name, threshold, LUN number, host groups or thick; of NFS also clients and versions.
 
     Taking it away from hosts that use it needs `force`. The path that hosts mount stays when an NFS datastore gets another name.
     """
@@ -149,7 +148,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             steps.unused(context, store, request.force, "fewer host groups may take it away from them")
         narrower = store.kind == domain.NFS and _takes_away(store, request)
         if narrower:
-            steps.unused(context, store, request.force, "fewer clients, fewer versions or squashing may take it away from them")
+            steps.unused(context, store, request.force, "fewer clients or versions may take it away from them")
         given = request.model_dump(exclude=set() if "soft_threshold" in request.model_fields_set else {"soft_threshold"})
         if request.clients is not None:
             given["clients"] = exports.check_clients(request.clients)
@@ -185,7 +184,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             elif plan.export is not None and plan.share is not None:
                 exports.show(
                     session, uuid, plan.export, plan.share, groups=changes.host_groups, versions=changes.versions,
-                    squash=changes.squash, clients=changes.clients,
+                    clients=changes.clients,
                 )  # fmt: skip
         advance("updating the target" if number is not None else "updating the NFS server", 60)
         served = steps.serve(context, uuid, plan.pools, self.kind)
@@ -205,9 +204,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
 
 def _takes_away(store: domain.Datastore, request: requests.DatastoreUpdate) -> bool:
     fewer = ((store.clients, request.clients), (store.versions, request.versions))
-    if any(after is not None and set(before) - set(after) for before, after in fewer):
-        return True
-    return request.squash not in (None, "none", store.squash)
+    return any(after is not None and set(before) - set(after) for before, after in fewer)
 
 
 class SizePlan(DatastorePlan, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ class ExportsByHelper(Ganesha):
 
 def _settings(export: Export) -> ExportSettings:
     """All clients of an export must have the same rights."""
-    if export.access != "None" or any((rights.access, rights.squash) != ("RW", export.squash) for rights in export.clients):
+    if export.access != "None" or any(rights.access != "RW" for rights in export.clients):
         raise ValueError(f"export {export.export_id} has clients with other rights than a datastore's")
     clients = [name for rights in export.clients for name in rights.clients.split(", ")]
-    return ExportSettings(clients, export.squash, list(export.protocols), export.thick_size)
+    return ExportSettings(clients, list(export.protocols), export.thick_size)

@@ -106,7 +106,6 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     host_groups: tuple[str, ...]
     clients: tuple[str, ...]
     versions: tuple[str, ...]
-    squash: str
 
     def claims(self, name: str, names: str | None = None) -> Claims:
         return Claims(name=name, export=self.export, share=self.share, designation=names)
@@ -117,7 +116,7 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     def show(self, session: Session, uuid: str) -> None:
         exports.show(
             session, uuid, self.export, self.share, groups=list(self.host_groups), versions=list(self.versions),
-            squash=self.squash, clients=list(self.clients),
+            clients=list(self.clients),
         )  # fmt: skip
 
 
@@ -220,7 +219,6 @@ class Nfs:
             host_groups=_first(request.host_groups, known.host_groups if known else None),
             clients=tuple(exports.check_clients(_first(request.clients, known.clients if known else None))),
             versions=_first(request.versions, known.versions if known else None) or exports.VERSIONS,
-            squash=request.squash or (known.squash if known else "none"),
         )
 
     def decide_clone(self, store: Datastore) -> FilesystemLayout:

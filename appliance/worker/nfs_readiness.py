@@ -61,11 +61,6 @@ def _store(store: Datastore, export: ServedExport | None, local: Sequence[Addres
         else:
             remedy = f"zvaai datastore change {store.name} --add-client ADDRESS, or --add-group GROUP"
             yield Check("clients", title, WARNING, "no client may mount it", remedy, store.id)
-    if store.squash != "none":
-        remedy = f"zvaai datastore change {store.name} --squash none"
-        yield Check(
-            "squash", "ESXi may write as root", FAILED, f"squash is {store.squash}: ESXi writes as root", remedy, store.id
-        )
     versions = f"zvaai datastore change {store.name} --nfs-version 3 --nfs-version 4"
     if "3" not in store.versions:
         evidence = "NFSv3 is off: VAAI-NAS plug-ins need it"

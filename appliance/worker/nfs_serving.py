@@ -18,7 +18,6 @@ from appliance.zfs.engine import ZfsEngine
 
 MOUNTS = "/srv/zvaai"
 """The root helper's limit (appliance.helper.checks)."""
-SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
 
 
 @dataclass(frozen=True, order=True)
@@ -59,10 +58,8 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     """Desired export of a datastore; `addresses` by host group."""
     hosts = {address for group_id in store.host_groups for address in addresses.get(group_id, ())}
     clients = sorted({*hosts, *store.clients})
-    squash = SQUASH[store.squash or "none"]
-    rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
     return Export(
-        store.export or 0, Path(store.path), store.share or "", access="None", squash=squash, clients=rights,
+        store.export or 0, Path(store.path), store.share or "", clients=[ClientRights(", ".join(clients))] if clients else [],
         protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset, guid=store.guid,
         thick_size=store.size if store.thick else None,
     )  # fmt: skip

@@ -46,7 +46,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
             out_of_service=(store.id,),
             force=request.force,
             shown_to=identity.ShownTo(
-                host_groups=store.host_groups, clients=store.clients, versions=store.versions or None, squash=store.squash
+                host_groups=store.host_groups, clients=store.clients, versions=store.versions or None
             ).to_property(),
         )
 
@@ -125,8 +125,9 @@ def _as_before(context: Context, request: requests.RestoreCreate, recorded: iden
     with context.store.reading() as session:
         existing = set(session.scalars(select(HostGroup.id)))
     groups = [group_id for group_id in before.host_groups if group_id in existing]
-    shown: dict[str, list[str] | str | None] = {"host_groups": groups, "squash": before.squash}
-    shown |= {"clients": list(before.clients) or None, "versions": list(before.versions or ()) or None}
+    shown = {
+        "host_groups": groups, "clients": list(before.clients) or None, "versions": list(before.versions or ()) or None,
+    }  # fmt: skip
     return request.model_copy(update={name: value for name, value in shown.items() if getattr(request, name) is None})
 
 

@@ -48,8 +48,8 @@ EXPORT = re.compile(
   Transports = TCP;
   SecType = sys;
   Access_Type = [A-Za-z]+;
-  Squash = [A-Za-z_]+;
-(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = [A-Za-z_]+; Protocols = [0-9, ]+; }
+  Squash = No_Root_Squash;
+(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = No_Root_Squash; Protocols = [0-9, ]+; }
 )*  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
 }
 """

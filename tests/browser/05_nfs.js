@@ -50,8 +50,8 @@ test("the wizard has the options of NFS, and applies them", async () => {
   await page.getByRole("heading", { name: "nfs1", level: 1 }).waitFor();
   const [made] = await nfsStores();
   assert.deepEqual(
-    [made.name, made.size, made.block_size, made.thick, made.share, made.clients, made.squash],
-    ["nfs1", String(1024n * GIB), 131072, true, "/nfs1", ["192.0.2.17", "198.51.100.0/24"], "none"],
+    [made.name, made.size, made.block_size, made.thick, made.share, made.clients],
+    ["nfs1", String(1024n * GIB), 131072, true, "/nfs1", ["192.0.2.17", "198.51.100.0/24"]],
   );
 });
 
@@ -196,18 +196,17 @@ test("a viewer sees the files, and no button that clones one", async () => {
   await closePage(other);
 });
 
-test("clients, versions and squash are changed", async () => {
+test("clients and versions are changed", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change access" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: "More clients" }).fill("192.0.2.99");
   await dialog.getByRole("checkbox", { name: "NFSv3" }).uncheck();
-  await dialog.getByRole("radio", { name: "root", exact: true }).check();
   await inspect(page, "datastore-nfs-access");
   await dialog.getByRole("button", { name: "Change", exact: true }).click();
   await page.getByText("Change datastore: done").waitFor();
-  const [{ clients, versions, squash }] = await nfsStores();
-  assert.deepEqual([clients, versions, squash], [["192.0.2.99"], ["4"], "root"]);
+  const [{ clients, versions }] = await nfsStores();
+  assert.deepEqual([clients, versions], [["192.0.2.99"], ["4"]]);
 });
 
 test("its space is no longer reserved", async () => {

@@ -155,7 +155,7 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     url = f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{lun['lun']}"
     assert reaches(url)
     nfs, clients = answer["nfs"], [answer["console"]["nfs_client"]]
-    share = console.make(name="second", kind="nfs", pool=pool["name"], size=str(1 << 30), clients=clients, squash="none")["share"]
+    share = console.make(name="second", kind="nfs", pool=pool["name"], size=str(1 << 30), clients=clients)["share"]
     ports = ports_of(nfs)
     run("nfs-cp", REPOSITORY / "README.md", f"nfs://{nfs['address']}{share}/README.md?{ports}")
     assert "README.md" in run("nfs-ls", f"nfs://{nfs['address']}{share}?{ports}")

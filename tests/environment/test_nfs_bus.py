@@ -66,9 +66,9 @@ refused(ExportRefusedError, queries.add, Export(7, Path("/"), "/all"))
 # By the helper he gets datastores, and nothing else.
 CLIENTS = "127.0.0.1, 192.0.2.0/24"
 
-def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", squash="No_Root_Squash", clients=CLIENTS):
-    rights = [ClientRights(clients, "RW", squash)]
-    return Export(number, Path(path), share, squash=squash, clients=rights, dataset=dataset, guid=of)
+def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", protocols=(3, 4), clients=CLIENTS):
+    rights = [ClientRights(clients)]
+    return Export(number, Path(path), share, clients=rights, protocols=protocols, dataset=dataset, guid=of)
 
 for wrong in (
     datastore(of=4711),
@@ -77,7 +77,6 @@ for wrong in (
     datastore(dataset="tank/outside", of=int(outside)),
     datastore(share='/one"; FSAL { Name = VFS; } Tag = "x'),
     datastore(share="/../one"),
-    datastore(squash="No_Root_Squash; FSAL { Name = VFS; }"),
     datastore(clients="127.0.0.1; } FSAL { Name = VFS; } CLIENT { Clients = 127.0.0.2"),
     datastore(number=70000),
     datastore(number=9),
@@ -89,10 +88,10 @@ refused(ExportRefusedError, control.remove, 9)
 control.add(datastore())
 assert [(one.export_id, one.path, one.pseudo) for one in control.served()] == [(1, path, "/one"), (9, "/usr", "/others")]
 assert control.files() == {1: datastore().block()} and control.clients().known == ()
-control.change(datastore(squash="All_Squash"))
+control.change(datastore(protocols=(3,)))
 (served, _) = control.served()
-assert served.text == datastore(squash="All_Squash").block()
-assert served.clients == {"127.0.0.1 RW All_Squash v3,4", "192.0.2.0/24 RW All_Squash v3,4"}, served.clients
+assert served.text == datastore(protocols=(3,)).block()
+assert served.clients == {"127.0.0.1 RW No_Root_Squash v3", "192.0.2.0/24 RW No_Root_Squash v3"}, served.clients
 control.remove(1)
 assert [one.pseudo for one in control.served()] == ["/others"] and control.files() == {}
 print(os.getuid())

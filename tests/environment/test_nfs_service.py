@@ -231,7 +231,7 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
     exports, to, place = folder / "exports.d", folder / "to", folder / "mounted" / "one"
     exports.mkdir()
     place.mkdir(parents=True)
-    rights = (ClientRights("192.0.2.1, 2001:db8::/32, @netgroup, *.example.org"), ClientRights("192.0.2.2", "RO", "Root_Squash"))
+    rights = (ClientRights("192.0.2.1, 2001:db8::/32, @netgroup, *.example.org"), ClientRights("192.0.2.2", "RO"))
     export = Export(1, place, "/one", clients=rights, dataset="tank/one", guid=GUID)
     environment = {**os.environ, "PATH": path_with_zfs(folder)}
 
@@ -254,7 +254,7 @@ def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> Non
         right = export.block()
         wrong = (
             right + all_of, all_of + right, right + right, right + all_of.lower(), right + "EXPORT {\n" + all_of[8:],
-            right.replace("Name = ZVAAI", "Name = VFS"),
+            right.replace("Name = ZVAAI", "Name = VFS"), right.replace("No_Root_Squash", "Root_Squash", 1),
             right.replace("ZVAAI;", "ZVAAI; Thick_Size = 1; Thick_Size = 2;"),
             right.replace("Name = ZVAAI;", "Name = ZVAAI; Name = VFS;"),
             right.replace("  FSAL", "  FSAL { Name = VFS; }\n  FSAL"), right.replace("  FSAL { Name = ZVAAI; }\n", ""),

@@ -112,7 +112,7 @@ class Store:
     state: str = "active"
     soft_threshold: int | None = None
     kind: str = "vmfs"
-    squash: str | None = None
+    versions: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
 
 
@@ -153,7 +153,7 @@ class Day:
             partial(self._create, b, group),
             partial(self._create_files, files, group),
             partial(self._readdress, host),
-            partial(self._squash, files),
+            partial(self._restrict, files),
             partial(self._limit, files),
             partial(self._set_chap, host),
             partial(self._grow, a),
@@ -244,12 +244,12 @@ class Day:
         """An NFS datastore."""
         body = {"kind": "nfs", "name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
         result = self.client.job("datastore.create", "POST", "/datastores", body)
-        self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs", squash="none")
+        self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs", versions=["3", "4"])
 
-    def _squash(self, name: str) -> None:
+    def _restrict(self, name: str) -> None:
         store = self.stores[name]
-        store.squash = "root"
-        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"squash": store.squash})
+        store.versions = ["3"]
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"versions": store.versions})
 
     def _limit(self, name: str) -> None:
         store = self.stores[name]
@@ -305,7 +305,7 @@ class Day:
         store = self.stores[name]
         self.client.job("datastore.restore", "POST", f"/datastores/{store.id}/restore", {"host_groups": [store.group]})
         answer = self.client.get(f"/datastores/{store.id}")
-        store.state, store.lun, store.squash = "active", answer["lun"], answer["squash"]
+        store.state, store.lun = "active", answer["lun"]
 
     def _purge(self, name: str) -> None:
         self.client.job("datastore.purge", "POST", f"/datastores/{self.stores.pop(name).id}/purge")

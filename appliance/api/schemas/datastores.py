@@ -70,7 +70,6 @@ class DatastoreResponse(Versioned):
     export: int | None
     share: str | None
     versions: list[str]
-    squash: str | None
     clients: list[str]
     encryption: str | None
     key_status: Literal["available", "unavailable"] | None

@@ -30,7 +30,6 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
             "host_groups": [cluster(appliance)],
             "clients": ["198.51.100.0/24"],
             "versions": ["3"],
-            "squash": "root",
         }
         store = appliance.nfs_datastore("first", **body)
         (dataset,) = [filesystem for filesystem in simulator.filesystems() if filesystem.name.startswith("tank/zvaai/first")]
@@ -50,7 +49,7 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
 
 
 def shown(details: Any) -> Any:
-    return {name: details[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions", "squash")}
+    return {name: details[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions")}
 
 
 def serves(appliance: Appliance) -> tuple[Any, Any]:

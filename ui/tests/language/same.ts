@@ -8,8 +8,8 @@ Disks | Ethernet | Extended Statistics | Fast File Clone | Filter | Full File Cl
 Information | Job | Jobs | LUN | LUN 0 | Layout | Link | Log | MTU | Median | NAA | NFS | NFSv3 | NFSv4 | Name
 Navigation | ODX | OIDC | OK | Offloads | OpenID Connect | OpenZFS | Operation | Operator | Pool | Pools | Problem | Quota
 RAID-Z1 | RAID-Z2 | Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
-Squash | System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
-VMs | WRITE SAME | XCOPY | acltype | atime | compression | encryption | in 0:  | recordsize | refquota | refreservation | root
+System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
+VMs | WRITE SAME | XCOPY | acltype | atime | compression | encryption | in 0:  | recordsize | refquota | refreservation
 sync | volblocksize | volsize | xattr | zvaai | zvaai-configuration-0.json
 Debug | Kernel: OpenZFS | Text | Unit
 `;

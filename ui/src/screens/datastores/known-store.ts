@@ -24,7 +24,6 @@ function useFacts(): (store: Datastore) => readonly Fact[] {
     ],
     [wizard.hosts.clients, text.common.listed(store.clients)],
     [detail.overview.versions, text.common.listed(store.versions)],
-    [detail.overview.squash, detail.overview.squashed[store.squash ?? ""] ?? text.common.unset],
     [detail.overview.threshold, store.soft_threshold == null ? text.common.none : `${store.soft_threshold} %`],
     [columns.lun, store.lun == null ? text.common.none : String(store.lun)],
   ];

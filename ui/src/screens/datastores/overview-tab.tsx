@@ -80,7 +80,6 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
             facts={[
               ...(missing ? [] : settingsOf(store)),
               nfs ? [overview.versions, store.versions.join(", ")] : null,
-              store.squash == null ? null : [overview.squash, overview.squashed[store.squash] ?? store.squash],
               nfs ? [overview.clients, store.clients.length === 0 ? text.common.none : store.clients.join(", ")] : null,
               [overview.hosts, names.length > 0 ? names.join(", ") : nfs ? text.common.none : text.datastores.noHosts],
             ]}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Export settings of an NFS datastore: further clients, NFS versions and squash. */
+/** Export settings of an NFS datastore: further clients and NFS versions. */
 
-import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
+import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { api } from "../../api/client";
 import type { Datastore } from "../../api/types";
 import { changedOf } from "../../parts/changed";
@@ -14,33 +14,26 @@ import { clientsOf, clientsProblem } from "./form-values";
 
 const words = text.datastores.detail.actions.serving;
 const VERSIONS = ["3", "4"] as const;
-const SQUASH = ["none", "root", "all"] as const;
-type Squash = (typeof SQUASH)[number];
-
-function squashOf(store: Datastore): Squash {
-  return SQUASH.find((choice) => choice === store.squash) ?? "none";
-}
 
 interface Form {
   readonly clients: string;
   readonly anyone: boolean;
   readonly versions: readonly string[];
-  readonly squash: Squash;
 }
 
 function formOf(store: Datastore): Form {
-  return { clients: store.clients.join(", "), anyone: false, versions: store.versions, squash: squashOf(store) };
+  return { clients: store.clients.join(", "), anyone: false, versions: store.versions };
 }
 
 /** The request's body. */
-function valuesOf({ clients, versions, squash }: Form) {
-  return { clients: clientsOf({ clients }), versions: VERSIONS.filter((version) => versions.includes(version)), squash };
+function valuesOf({ clients, versions }: Form) {
+  return { clients: clientsOf({ clients }), versions: VERSIONS.filter((version) => versions.includes(version)) };
 }
 
 /** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function Serving({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
-  const { versions, squash } = form;
+  const { versions } = form;
   return (
     <JobDialog
       {...job}
@@ -69,19 +62,6 @@ export function Serving({ store, ...job }: DialogProps) {
               />
             ))}
             {versions.length === 0 && <p role="alert">{words.noVersion}</p>}
-          </FormGroup>
-          <FormGroup role="radiogroup" label={words.squash} fieldId="squash" isStack>
-            {SQUASH.map((choice) => (
-              <Radio
-                key={choice}
-                id={`squash-${choice}`}
-                name="squash"
-                label={text.datastores.detail.overview.squashed[choice]}
-                description={words.squashHelp[choice]}
-                isChecked={squash === choice}
-                onChange={() => change({ squash: choice })}
-              />
-            ))}
           </FormGroup>
         </>
       )}
