@@ -303,6 +303,9 @@ def test_find_the_cause_of_a_problem(server: Machine) -> None:
     assert job in GUIDE.run(server, "zvaai job show ID", {"ID": job})
     GUIDE.run(server, "zvaai support create bundle.tar.gz")
     assert "zvaai-support/target.json" in server.run("tar -tzf /root/bundle.tar.gz")
+    for unit in ("zvaai-target", "zvaai-worker", "zvaai-api", "zvaai-helper", "nfs-ganesha"):
+        log = server.run(f"tar -xOzf /root/bundle.tar.gz zvaai-support/logs/{unit}.jsonl")
+        assert '"unit": "' + unit + '"' in log, unit
     GUIDE.run(server, "zvaai setup --reset-administrator admin", typed="battery staple 8")
     log_in(server, "battery staple 8")
 
