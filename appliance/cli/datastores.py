@@ -29,7 +29,6 @@ datastore = noun("datastore", "Manage datastores: VMFS on LUNs, and NFS.")
 Clients = Annotated[
     list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; repeat for several.")
 ]
-Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; the default is both.")]
 Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such as 0.0.0.0/0: any host that reaches the server.")]
 
 
@@ -84,7 +83,6 @@ def create_datastore(
     compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off")] = "lz4",
     client: Clients = None,
     anyone: Anyone = False,
-    nfs_version: Versions = None,
     encrypted: Annotated[bool, typer.Option("--encrypted", help="Encrypt it with the key of the pool: zvaai key.")] = False,
     wait: Wait = False,
 ) -> None:
@@ -92,8 +90,7 @@ def create_datastore(
     body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
     body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
     body |= {"record_size": record_size, "sync": sync, "compression": compression}
-    body |= {"clients": client, "anyone": anyone, "versions": nfs_version}
-    body |= {"encrypted": encrypted}
+    body |= {"clients": client, "anyone": anyone, "encrypted": encrypted}
     run.job(run.client.call("POST", "/datastores", body), wait)
 
 
@@ -111,7 +108,6 @@ def change_datastore(
     add_client: Annotated[list[str] | None, typer.Option(help="NFS: let an address or network mount it; repeat.")] = None,
     remove_client: Annotated[list[str] | None, typer.Option(help="NFS: stop an address or network; repeat.")] = None,
     anyone: Anyone = False,
-    nfs_version: Versions = None,
     thick: Annotated[
         bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. Thick only if it shares no blocks.")
     ] = None,
@@ -121,7 +117,7 @@ def change_datastore(
     """Change a datastore. Options that are not given do not change."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
-        given = (("name", name), ("lun", lun), ("versions", nfs_version), ("thick", thick))
+        given = (("name", name), ("lun", lun), ("thick", thick))
         body: dict[str, Any] = {"force": force, "anyone": anyone} | {key: value for key, value in given if value is not None}
         if soft_threshold is not None:
             body["soft_threshold"] = soft_threshold or None

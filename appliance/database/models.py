@@ -166,7 +166,6 @@ class Export(Base):
     datastore: Mapped[str] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(unique=True)
     share: Mapped[str] = mapped_column(unique=True)
-    versions: Mapped[list[str]]
     clients: Mapped[list[str]]
 
 

@@ -24,7 +24,6 @@ def read(text: str) -> Export | None:
             pseudo=values["Pseudo"],
             access=values["Access_Type"],
             clients=tuple(ClientRights(*rights) for rights in _CLIENT.findall(text)),
-            protocols=tuple(int(version) for version in values["Protocols"].split(", ")),
             dataset=dataset[1] if dataset else "",
             guid=int(guid[1]) if guid else None,
             thick_size=int(thick[1]) if thick else None,

@@ -10,11 +10,12 @@ from pathlib import Path
 
 # Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _NFSV3, _NFSV4).
 _ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
-_PROTOCOLS = {3: 0x100000, 4: 0x200000}
+# All exports: plug-ins send procedure 22 of NFSv3, and a clone from another export finds its source by NFSv4.
+_PROTOCOLS, _PROTOCOL_BITS = "3, 4", 0x300000
 # ESXi writes as root. Another squash sets some of these bits (EXPORT_OPTION_*_SQUASH).
 _SQUASH = "No_Root_Squash"
 _OTHER_SQUASH = 0x7
-RIGHTS = 0x1E0 | _OTHER_SQUASH | 0x300000
+RIGHTS = 0x1E0 | _OTHER_SQUASH | _PROTOCOL_BITS
 _CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+(, [0-9A-Za-z.:/_*@-]+)*")
 _MAX_EXPORT_ID = 65535
 
@@ -53,19 +54,18 @@ class ClientRights:
     clients: str
     access: str = "RW"
 
-    def block(self, protocols: str) -> str:
+    def block(self) -> str:
         _check(self.access in _ACCESS, f"unknown rights: {self.access}")
         _check(_CLIENTS.fullmatch(self.clients) is not None, f"not a client: {self.clients!r}")
-        rights = f"Access_Type = {self.access}; Squash = {_SQUASH}; Protocols = {protocols};"
+        rights = f"Access_Type = {self.access}; Squash = {_SQUASH}; Protocols = {_PROTOCOLS};"
         return f"CLIENT {{ Clients = {self.clients}; {rights} }}"
 
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """Settings of a datastore's export: addresses and networks with access, and versions of NFS."""
+    """Settings of a datastore's export: addresses and networks with access."""
 
     clients: list[str]
-    versions: list[int]
     thick_size: int | None = None
 
 
@@ -78,7 +78,6 @@ class Export:
     pseudo: str
     access: str = "None"
     clients: Sequence[ClientRights] = ()
-    protocols: tuple[int, ...] = (3, 4)
     dataset: str = ""
     """Dataset that must be mounted at the path: packaging/ganesha/mounted_exports.py."""
     guid: int | None = None
@@ -90,24 +89,22 @@ class Export:
         """The EXPORT block of ganesha's configuration. Raises ValueError for values that it cannot contain."""
         _check(0 < self.export_id <= _MAX_EXPORT_ID, f"not an export's number: {self.export_id}")
         _check(self.access in _ACCESS, f"unknown rights: {self.access}")
-        _check(bool(self.protocols) and set(self.protocols) <= {3, 4}, f"unknown protocols: {self.protocols}")
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
         _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
         _check(self.thick_size is None or self.thick_size > 0, f"not a size: {self.thick_size}")
         thick = "" if self.thick_size is None else f" Thick_Size = {self.thick_size};"
-        protocols = ", ".join(map(str, self.protocols))
         lines = [
             *([f"# dataset {self.dataset}"] if self.dataset else []),
             *([f"# guid {self.guid}"] if self.guid is not None else []),
             f"Export_Id = {self.export_id};",
             f"Path = {quoted(str(self.path))};",
             f"Pseudo = {quoted(self.pseudo)};",
-            f"Protocols = {protocols};",
+            f"Protocols = {_PROTOCOLS};",
             "Transports = TCP;",
             "SecType = sys;",
             f"Access_Type = {self.access};",
             f"Squash = {_SQUASH};",
-            *(client.block(protocols) for client in self.clients),
+            *(client.block() for client in self.clients),
             f"FSAL {{ Name = ZVAAI;{thick} }}",
         ]
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
@@ -154,17 +151,18 @@ def client_name(text: str) -> str:
 
 
 def client_names(export: Export) -> frozenset[str]:
-    versions = sum(_PROTOCOLS[version] for version in export.protocols)
     return frozenset(
-        with_rights(name, _ACCESS[rights.access] | versions) for rights in export.clients for name in rights.clients.split(", ")
+        with_rights(name, _ACCESS[rights.access] | _PROTOCOL_BITS)
+        for rights in export.clients
+        for name in rights.clients.split(", ")
     )
 
 
 def with_rights(name: str, bits: int) -> str:
     access = next((word for word, value in _ACCESS.items() if value == bits & 0x1E0), "?")
     squash = "?" if bits & _OTHER_SQUASH else _SQUASH
-    versions = ",".join(str(version) for version, value in _PROTOCOLS.items() if bits & value)
-    return f"{client_name(name)} {access} {squash} v{versions}"
+    protocols = "v3,4" if bits & _PROTOCOL_BITS == _PROTOCOL_BITS else "?"
+    return f"{client_name(name)} {access} {squash} {protocols}"
 
 
 class ExportControl(ABC):

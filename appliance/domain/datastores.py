@@ -86,7 +86,6 @@ class Datastore:
     """Bytes that can still be written."""
     export: int | None = None
     share: str | None = None
-    versions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     """Addresses and networks that may mount it, in addition to those of its host groups."""
     path: str = ""
@@ -169,10 +168,8 @@ class Shown:
         luns = dict(session.execute(select(Presentation.datastore, Presentation.lun)).tuples().all())
         rows = session.execute(select(*Export.__table__.columns)).mappings()
         exported = {
-            row["datastore"]: {"export": row["number"], "share": row["share"], "versions": tuple(row["versions"]),
-                               "clients": tuple(row["clients"])}
-            for row in rows
-        }  # fmt: skip
+            row["datastore"]: {"export": row["number"], "share": row["share"], "clients": tuple(row["clients"])} for row in rows
+        }
         return cls(luns, exported, groups)
 
     def export(self, uuid: str | None) -> Mapping[str, Any]:

@@ -42,8 +42,6 @@ def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
     return lines
 
 
-def nfs_lines(server: str, share: str, name: str, versions: Sequence[str]) -> list[str]:
-    """Commands that mount an NFS datastore: by NFSv3, or by v4.1. Never by both: they lock in different ways."""
-    if "3" in versions:
-        return [f"esxcli storage nfs add -H {server} -s {share} -v {name}", "esxcli storage nfs list"]
-    return [f"esxcli storage nfs41 add -H {server} -s {share} -v {name} -a SEC_SYS", "esxcli storage nfs41 list"]
+def nfs_lines(server: str, share: str, name: str) -> list[str]:
+    """Commands that mount an NFS datastore by NFSv3. Never by NFSv4.1 on other hosts: the two lock in different ways."""
+    return [f"esxcli storage nfs add -H {server} -s {share} -v {name}", "esxcli storage nfs list"]

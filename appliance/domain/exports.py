@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Presentation of NFS datastores to hosts: export number, mount path, clients, versions."""
+"""Presentation of NFS datastores to hosts: export number, mount path, clients."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -12,7 +12,6 @@ from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.hosts import group
 from appliance.domain.identity import EXPORTS
 
-VERSIONS = ("3", "4")
 CLIENTS = 256
 IDLE_SECONDS = 90
 """ESXi checks each mounted datastore every 12 s (NFS.HeartbeatFrequency). Who was silent for so long does not use it."""
@@ -64,7 +63,6 @@ def show(
     number: int,
     share: str,
     *,
-    versions: Sequence[str] | None = None,
     clients: Sequence[str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> None:
@@ -74,11 +72,9 @@ def show(
     check(session, uuid, number, share)
     export = session.get(Export, uuid)
     if export is None:
-        export = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), clients=[])
+        export = Export(datastore=uuid, number=number, share=share, clients=[])
         session.add(export)
     export.number, export.share = number, share
-    if versions is not None:
-        export.versions = sorted(set(versions))
     if clients is not None:
         export.clients = list(clients)
     session.flush()

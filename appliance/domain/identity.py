@@ -52,7 +52,6 @@ class ShownTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     host_groups: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
-    versions: tuple[str, ...] | None = None
 
     def to_property(self) -> str:
         """Empty if it is longer than OpenZFS stores."""

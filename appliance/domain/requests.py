@@ -50,7 +50,6 @@ class OfPool(Request):
 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 Clients = Annotated[list[Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[0-9A-Fa-f:./]+$")]], Field(max_length=256)]
-Versions = Annotated[list[Literal["3", "4"]], Field(min_length=1, max_length=2)]
 Kind = Literal["vmfs", "nfs"]
 
 
@@ -70,7 +69,6 @@ class ShownRequest(Request):
     clients: Clients | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
-    versions: Versions | None = None
 
     @field_validator("clients")
     @classmethod
@@ -83,8 +81,8 @@ class ShownRequest(Request):
 class DatastoreCreate(ShownRequest):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
-    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, in addition to the addresses of the
-    host groups) and `versions` of NFS. `thick`: all its space is reserved, and it shares no blocks.
+    `lun` and `block_size` are of VMFS; `record_size` and `clients` (addresses and networks, in addition to the addresses of the
+    host groups) of NFS. `thick`: all its space is reserved, and it shares no blocks.
     """
 
     kind: Kind = "vmfs"

@@ -165,7 +165,7 @@ def copy_content(value: str) -> None:
 
 
 def export_settings(value: ExportSettings) -> None:
-    """IPv4 and IPv6 addresses and networks without duplicates, versions ascending. Raises Refused."""
+    """IPv4 and IPv6 addresses and networks without duplicates. Raises Refused."""
     if len(value.clients) > MAX_CLIENTS:
         raise Refused(f"{len(value.clients)} clients: {MAX_CLIENTS} at most")
     try:
@@ -174,8 +174,6 @@ def export_settings(value: ExportSettings) -> None:
         raise Refused(f"no client: {problem}"[:300]) from None
     if len(networks) != len(value.clients) or any("%" in client for client in value.clients):
         raise Refused("a client is named twice, or by an address with a scope")
-    if value.versions not in ([3], [4], [3, 4]):
-        raise Refused("versions of NFS: 3, 4, or 3 and 4")
     if value.thick_size is not None:
         within("thick_size", value.thick_size, MAX_SIZE)
 

@@ -25,7 +25,7 @@ class Exports(ABC):
     def add_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         """Serves a mounted file system read-write to these addresses and networks, and to no other client.
 
-        Clients mount `share`. `versions` (as `protocols`) and `thick_size` are those of dataplane.ganesha.Export.
+        Clients mount `share`. `thick_size` is that of dataplane.ganesha.Export.
         Raises ExportRefusedError if ganesha refuses; NoSuchDataset; Refused if the dataset has another GUID, is hidden at its
         mountpoint, or is not mounted below the mount directories.
         """
@@ -91,7 +91,7 @@ class CheckedExports(Exports):
         return Export(
             number, self._place(dataset, guid), share,
             clients=[ClientRights(", ".join(settings.clients))] if settings.clients else [],
-            protocols=tuple(settings.versions), dataset=dataset, guid=guid, thick_size=settings.thick_size,
+            dataset=dataset, guid=guid, thick_size=settings.thick_size,
         )  # fmt: skip
 
     def _place(self, dataset: str, guid: int) -> Path:

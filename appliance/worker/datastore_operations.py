@@ -98,7 +98,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     soft_threshold: int | msgspec.UnsetType | None = msgspec.UNSET
     host_groups: list[str] | None
     clients: list[str] | None
-    versions: list[str] | None
     thick: bool | None
 
 
@@ -123,7 +122,7 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
-    """Changes name, threshold, LUN number, host groups or thick; of NFS also clients and versions.
+    """Changes name, threshold, LUN number, host groups or thick; of NFS also clients.
 
     Taking it away from hosts that use it needs `force`. The path that hosts mount stays when an NFS datastore gets another name.
     """
@@ -146,16 +145,16 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
         if fewer_groups:
             steps.unused(context, store, request.force, "fewer host groups may take it away from them")
-        narrower = store.kind == domain.NFS and _takes_away(store, request)
-        if narrower:
-            steps.unused(context, store, request.force, "fewer clients or versions may take it away from them")
+        fewer_clients = request.clients is not None and bool(set(store.clients) - set(request.clients))
+        if fewer_clients:
+            steps.unused(context, store, request.force, "fewer clients may take it away from them")
         given = request.model_dump(exclude=set() if "soft_threshold" in request.model_fields_set else {"soft_threshold"})
         if request.clients is not None:
             given["clients"] = exports.check_clients(request.clients)
         return ChangePlan(
             **of_datastore(store), changes=decoding.convert(given, Changes), kind=store.kind, number=store.lun,
             export=store.export, share=store.share, called=store.name, was_thick=store.thick, size=store.size,
-            becoming_thick=bool(request.thick), loses=fewer_groups or narrower, force=request.force,
+            becoming_thick=bool(request.thick), loses=fewer_groups or fewer_clients, force=request.force,
             claims=Claims(name=request.name, lun=request.lun),
         )  # fmt: skip
 
@@ -182,10 +181,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             if number is not None:
                 domain.present(session, uuid, number, changes.host_groups)
             elif plan.export is not None and plan.share is not None:
-                exports.show(
-                    session, uuid, plan.export, plan.share, groups=changes.host_groups, versions=changes.versions,
-                    clients=changes.clients,
-                )  # fmt: skip
+                exports.show(session, uuid, plan.export, plan.share, groups=changes.host_groups, clients=changes.clients)
         advance("updating the target" if number is not None else "updating the NFS server", 60)
         served = steps.serve(context, uuid, plan.pools, self.kind)
         if plan.becomes:
@@ -200,11 +196,6 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         if plan.becomes and steps.is_made(context, plan.dataset, plan.uuid):
             thick.make_thin(context, plan.kind, plan.dataset, plan.size)
             steps.serve(context, plan.uuid, plan.pools, self.kind)
-
-
-def _takes_away(store: domain.Datastore, request: requests.DatastoreUpdate) -> bool:
-    fewer = ((store.clients, request.clients), (store.versions, request.versions))
-    return any(after is not None and set(before) - set(after) for before, after in fewer)
 
 
 class SizePlan(DatastorePlan, frozen=True, kw_only=True):

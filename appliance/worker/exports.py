@@ -55,4 +55,4 @@ def _settings(export: Export) -> ExportSettings:
     if export.access != "None" or any(rights.access != "RW" for rights in export.clients):
         raise ValueError(f"export {export.export_id} has clients with other rights than a datastore's")
     clients = [name for rights in export.clients for name in rights.clients.split(", ")]
-    return ExportSettings(clients, list(export.protocols), export.thick_size)
+    return ExportSettings(clients, export.thick_size)

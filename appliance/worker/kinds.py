@@ -105,7 +105,6 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     share: str
     host_groups: tuple[str, ...]
     clients: tuple[str, ...]
-    versions: tuple[str, ...]
 
     def claims(self, name: str, names: str | None = None) -> Claims:
         return Claims(name=name, export=self.export, share=self.share, designation=names)
@@ -114,10 +113,7 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
         return {identity.EXPORT: str(self.export), identity.SHARE: self.share, **identity.switched(thick)}
 
     def show(self, session: Session, uuid: str) -> None:
-        exports.show(
-            session, uuid, self.export, self.share, groups=list(self.host_groups), versions=list(self.versions),
-            clients=list(self.clients),
-        )  # fmt: skip
+        exports.show(session, uuid, self.export, self.share, groups=list(self.host_groups), clients=list(self.clients))
 
 
 Shown = ShownLun | ShownExport
@@ -218,7 +214,6 @@ class Nfs:
             share=share,
             host_groups=_first(request.host_groups, known.host_groups if known else None),
             clients=tuple(exports.check_clients(_first(request.clients, known.clients if known else None))),
-            versions=_first(request.versions, known.versions if known else None) or exports.VERSIONS,
         )
 
     def decide_clone(self, store: Datastore) -> FilesystemLayout:

@@ -56,18 +56,11 @@ def _store(store: Datastore, export: ServedExport | None, local: Sequence[Addres
         title, clients = "Hosts may mount it", sorted(client.split(" ")[0] for client in export.clients)
         if clients:
             server = nearest(local, clients)
-            lines = nfs_lines(server, store.share or "", store.name, store.versions) if server else []
+            lines = nfs_lines(server, store.share or "", store.name) if server else []
             yield Check("clients", title, OK, ", ".join(clients), "; ".join(lines), store.id)
         else:
             remedy = f"zvaai datastore change {store.name} --add-client ADDRESS, or --add-group GROUP"
             yield Check("clients", title, WARNING, "no client may mount it", remedy, store.id)
-    versions = f"zvaai datastore change {store.name} --nfs-version 3 --nfs-version 4"
-    if "3" not in store.versions:
-        evidence = "NFSv3 is off: VAAI-NAS plug-ins need it"
-        yield Check("version", "Plug-ins can ask for offloads", WARNING, evidence, versions, store.id)
-    if "4" not in store.versions:
-        evidence = "version 4 is off: VAAI-NAS refuses this export, and clones from another export"
-        yield Check("version", "Clones from other exports are possible", WARNING, evidence, versions, store.id)
     if store.sync == "disabled":
         evidence = "sync=disabled: a power cut loses acknowledged writes"
         yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {store.dataset}", store.id)

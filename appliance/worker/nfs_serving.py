@@ -60,8 +60,7 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     clients = sorted({*hosts, *store.clients})
     return Export(
         store.export or 0, Path(store.path), store.share or "", clients=[ClientRights(", ".join(clients))] if clients else [],
-        protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset, guid=store.guid,
-        thick_size=store.size if store.thick else None,
+        dataset=store.dataset, guid=store.guid, thick_size=store.size if store.thick else None,
     )  # fmt: skip
 
 

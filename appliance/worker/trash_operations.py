@@ -45,9 +45,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
             trash=trash,
             out_of_service=(store.id,),
             force=request.force,
-            shown_to=identity.ShownTo(
-                host_groups=store.host_groups, clients=store.clients, versions=store.versions or None
-            ).to_property(),
+            shown_to=identity.ShownTo(host_groups=store.host_groups, clients=store.clients).to_property(),
         )
 
     def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
@@ -125,9 +123,7 @@ def _as_before(context: Context, request: requests.RestoreCreate, recorded: iden
     with context.store.reading() as session:
         existing = set(session.scalars(select(HostGroup.id)))
     groups = [group_id for group_id in before.host_groups if group_id in existing]
-    shown = {
-        "host_groups": groups, "clients": list(before.clients) or None, "versions": list(before.versions or ()) or None,
-    }  # fmt: skip
+    shown = {"host_groups": groups, "clients": list(before.clients) or None}
     return request.model_copy(update={name: value for name, value in shown.items() if getattr(request, name) is None})
 
 

@@ -66,9 +66,9 @@ refused(ExportRefusedError, queries.add, Export(7, Path("/"), "/all"))
 # By the helper he gets datastores, and nothing else.
 CLIENTS = "127.0.0.1, 192.0.2.0/24"
 
-def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", protocols=(3, 4), clients=CLIENTS):
+def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", clients=CLIENTS):
     rights = [ClientRights(clients)]
-    return Export(number, Path(path), share, clients=rights, protocols=protocols, dataset=dataset, guid=of)
+    return Export(number, Path(path), share, clients=rights, dataset=dataset, guid=of)
 
 for wrong in (
     datastore(of=4711),
@@ -88,10 +88,10 @@ refused(ExportRefusedError, control.remove, 9)
 control.add(datastore())
 assert [(one.export_id, one.path, one.pseudo) for one in control.served()] == [(1, path, "/one"), (9, "/usr", "/others")]
 assert control.files() == {1: datastore().block()} and control.clients().known == ()
-control.change(datastore(protocols=(3,)))
+control.change(datastore(clients="127.0.0.1, 198.51.100.0/24"))
 (served, _) = control.served()
-assert served.text == datastore(protocols=(3,)).block()
-assert served.clients == {"127.0.0.1 RW No_Root_Squash v3", "192.0.2.0/24 RW No_Root_Squash v3"}, served.clients
+assert served.text == datastore(clients="127.0.0.1, 198.51.100.0/24").block()
+assert served.clients == {"127.0.0.1 RW No_Root_Squash v3,4", "198.51.100.0/24 RW No_Root_Squash v3,4"}, served.clients
 control.remove(1)
 assert [one.pseudo for one in control.served()] == ["/others"] and control.files() == {}
 print(os.getuid())

@@ -112,7 +112,7 @@ class Store:
     state: str = "active"
     soft_threshold: int | None = None
     kind: str = "vmfs"
-    versions: list[str] = field(default_factory=list)
+    clients: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
 
 
@@ -153,7 +153,7 @@ class Day:
             partial(self._create, b, group),
             partial(self._create_files, files, group),
             partial(self._readdress, host),
-            partial(self._restrict, files),
+            partial(self._admit, files),
             partial(self._limit, files),
             partial(self._set_chap, host),
             partial(self._grow, a),
@@ -244,12 +244,12 @@ class Day:
         """An NFS datastore."""
         body = {"kind": "nfs", "name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
         result = self.client.job("datastore.create", "POST", "/datastores", body)
-        self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs", versions=["3", "4"])
+        self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs")
 
-    def _restrict(self, name: str) -> None:
+    def _admit(self, name: str) -> None:
         store = self.stores[name]
-        store.versions = ["3"]
-        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"versions": store.versions})
+        store.clients = ["198.51.100.0/24"]
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"clients": store.clients})
 
     def _limit(self, name: str) -> None:
         store = self.stores[name]

@@ -69,7 +69,6 @@ class DatastoreResponse(Versioned):
     available: Bytes
     export: int | None
     share: str | None
-    versions: list[str]
     clients: list[str]
     encryption: str | None
     key_status: Literal["available", "unavailable"] | None

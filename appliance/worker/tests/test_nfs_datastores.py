@@ -110,7 +110,7 @@ def test_one_list_has_both_kinds(appliance: Appliance) -> None:
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
     [("nfs", "lun", 3), ("nfs", "block_size", 65536), ("vmfs", "clients", ["192.0.2.1"]),
-     ("vmfs", "versions", ["3"]), ("vmfs", "record_size", 65536), ("nfs", "clients", ["192.0.2.1/24"]),
+     ("vmfs", "record_size", 65536), ("nfs", "clients", ["192.0.2.1/24"]),
      ("nfs", "clients", ["::g"]), ("nfs", "size", str(GIB + 1))],
 )  # fmt: skip
 def test_fields_of_another_kind_and_invalid_values_are_named(kind: str, field: str, value: Any, appliance: Appliance) -> None:
@@ -163,7 +163,6 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
         ("POST", f"/datastores/{store}/snapshots/one/rollback", {}),
         ("PATCH", f"/datastores/{store}", {"host_groups": []}),
         ("PATCH", f"/datastores/{store}", {"clients": []}),
-        ("PATCH", f"/datastores/{store}", {"versions": ["4"]}),
         ("POST", "/pools/tank/export", None),
     ):
         problem = refused(appliance, method, path, body)
@@ -227,13 +226,13 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
 def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
     appliance.nfs_datastore("first")
     group = appliance.group("cluster")
-    store = appliance.nfs_datastore("second", host_groups=[group], clients=[ESX], versions=["3"])
+    store = appliance.nfs_datastore("second", host_groups=[group], clients=[ESX])
     before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/restore", {})
     after = details(appliance, store)
-    seen = [after[name] for name in ("host_groups", "clients", "versions")]
-    assert seen == [[group], [ESX], ["3"]]
+    seen = [after[name] for name in ("host_groups", "clients")]
+    assert seen == [[group], [ESX]]
     assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/second")
 
 
@@ -612,11 +611,11 @@ def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: addresses)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
-    assert not {"served", "initiator", "version"} & results(store).keys(), results(store)
+    assert not {"served", "initiator"} & results(store).keys(), results(store)
     (line,) = [check["remedy"] for check in appliance.get("/readiness")["checks"] if check["id"] == "clients"]
     assert line == "esxcli storage nfs add -H 192.0.2.1 -s /first -v first; esxcli storage nfs list"
-    appliance.job("PATCH", f"/datastores/{store}", {"versions": ["4"], "host_groups": []})
-    assert results(store).items() >= {"version": "warning", "clients": "warning"}.items()
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": []})
+    assert results(store)["clients"] == "warning"
     appliance.nfs.remove(1)
     assert results(store)["exported"] == "failed"
 

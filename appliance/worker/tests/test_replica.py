@@ -29,7 +29,6 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
         body: dict[str, Any] = {
             "host_groups": [cluster(appliance)],
             "clients": ["198.51.100.0/24"],
-            "versions": ["3"],
         }
         store = appliance.nfs_datastore("first", **body)
         (dataset,) = [filesystem for filesystem in simulator.filesystems() if filesystem.name.startswith("tank/zvaai/first")]
@@ -49,7 +48,7 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
 
 
 def shown(details: Any) -> Any:
-    return {name: details[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions")}
+    return {name: details[name] for name in ("lun", "export", "share", "host_groups", "clients")}
 
 
 def serves(appliance: Appliance) -> tuple[Any, Any]:

@@ -134,8 +134,8 @@ def _check_reports(day: Day) -> None:
         )
         for store in day.stores.values()
     }  # fmt: skip
-    versions = {store.id: store.versions for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
-    assert {key: unit["versions"] for key, unit in status.items() if key in versions} == versions
+    clients = {store.id: store.clients for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
+    assert {key: unit["clients"] for key, unit in status.items() if key in clients} == clients
     hosts = {host["id"]: (host["iqns"], host["group"], host["addresses"]) for host in get("/hosts")["items"]}
     assert hosts == {host.id: ([host.iqn], host.group, host.addresses) for host in day.hosts.values()}
     assert {group["id"]: group["name"] for group in get("/host-groups")["items"]} == {

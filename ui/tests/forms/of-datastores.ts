@@ -153,9 +153,9 @@ export const datastores: readonly Form[] = [
     ...NFS,
     form: "datastores Serving",
     open: ["Actions", "Change access"],
-    fill: { "More clients": "0.0.0.0/0", "Any host that reaches the server can mount it": true, NFSv3: false },
+    fill: { "More clients": "0.0.0.0/0", "Any host that reaches the server can mount it": true },
     send: ["Change"],
-    sends: ["PATCH", `/datastores/${ID.nfs}`, { clients: ["0.0.0.0/0"], anyone: true, versions: ["4"], force: false }],
+    sends: ["PATCH", `/datastores/${ID.nfs}`, { clients: ["0.0.0.0/0"], anyone: true, force: false }],
     marks: { clients: "More clients" },
   },
   {

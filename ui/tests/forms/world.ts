@@ -56,7 +56,7 @@ const vmfs: Api.Datastore = {
   ...{ guid: "11", uuid: null, size: bytes(1024n), block_size: 65536, thick: false, reserved: "0", used: "0", referenced: "0" },
   ...{ snapshot_bytes: "0", compression: "lz4", sync: "standard", origin: null, created_at: AT, lun: 1, soft_threshold: null },
   ...{ deleted_at: null, copy_reason: null, copy_of: null, host_groups: [], designation: null, available: bytes(4032n) },
-  ...{ export: null, share: null, versions: [], clients: [], encryption: null, key_status: null },
+  ...{ export: null, share: null, clients: [], encryption: null, key_status: null },
   ...{ previous_host_groups: [], previous_clients: [] },
 };
 const nfs: Api.Datastore = {
@@ -66,7 +66,6 @@ const nfs: Api.Datastore = {
     origin: "tank/zvaai/nfs0@before",
     export: 1,
     share: "/nfs1",
-    versions: ["3", "4"],
     clients: ["192.0.2.17"],
   },
 };

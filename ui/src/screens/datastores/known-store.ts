@@ -23,7 +23,6 @@ function useFacts(): (store: Datastore) => readonly Fact[] {
       text.common.listed(store.host_groups.map((id) => groups.find((candidate) => candidate.id === id)?.name ?? id)),
     ],
     [wizard.hosts.clients, text.common.listed(store.clients)],
-    [detail.overview.versions, text.common.listed(store.versions)],
     [detail.overview.threshold, store.soft_threshold == null ? text.common.none : `${store.soft_threshold} %`],
     [columns.lun, store.lun == null ? text.common.none : String(store.lun)],
   ];

@@ -79,7 +79,6 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
           <Facts
             facts={[
               ...(missing ? [] : settingsOf(store)),
-              nfs ? [overview.versions, store.versions.join(", ")] : null,
               nfs ? [overview.clients, store.clients.length === 0 ? text.common.none : store.clients.join(", ")] : null,
               [overview.hosts, names.length > 0 ? names.join(", ") : nfs ? text.common.none : text.datastores.noHosts],
             ]}

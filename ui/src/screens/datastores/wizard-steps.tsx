@@ -324,7 +324,6 @@ function NfsSettings({ values, seen }: SettingsProps) {
       <Facts
         facts={[
           [review.share, review.shareNew(values.name)],
-          [review.versions, "3, 4"],
           [review.hosts, seen.length === 0 ? text.common.none : review.hostAddresses(seen.join(", "))],
           [review.clients, clients.length === 0 ? text.common.none : clients.join(", ")],
         ]}
