@@ -10,7 +10,7 @@ from pathlib import Path
 
 # Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _NFSV3, _NFSV4).
 _ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
-# All exports: plug-ins send procedure 22 of NFSv3, and a clone from another export finds its source by NFSv4.
+# Plug-ins send procedure 22 of NFSv3. A clone reads from another export only if that one serves NFSv4.
 _PROTOCOLS, _PROTOCOL_BITS = "3, 4", 0x300000
 # ESXi writes as root. Another squash sets some of these bits (EXPORT_OPTION_*_SQUASH).
 _SQUASH = "No_Root_Squash"

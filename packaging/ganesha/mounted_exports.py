@@ -44,12 +44,12 @@ EXPORT = re.compile(
   Export_Id = [0-9]+;
   Path = "(?P<path>[^"\\\n]*)";
   Pseudo = "[^"\\\n]*";
-  Protocols = [0-9, ]+;
+  Protocols = 3, 4;
   Transports = TCP;
   SecType = sys;
   Access_Type = [A-Za-z]+;
   Squash = No_Root_Squash;
-(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = No_Root_Squash; Protocols = [0-9, ]+; }
+(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = No_Root_Squash; Protocols = 3, 4; }
 )*  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
 }
 """

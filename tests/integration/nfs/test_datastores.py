@@ -31,11 +31,15 @@ ESX1, ESX2 = "192.0.2.11", "192.0.2.12"
 OTHERS = {9: "/somebody-elses"}
 
 
-class Squashed(Export):
-    """An export that was changed by hand."""
+@dataclass(frozen=True)
+class Edited(Export):
+    """An export that was changed by hand: `then` in place of `first`."""
+
+    first: str = ""
+    then: str = ""
 
     def block(self) -> str:
-        return super().block().replace("No_Root_Squash", "All_Squash")
+        return super().block().replace(self.first, self.then)
 
 
 @dataclass
@@ -131,13 +135,15 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     assert any("other clients" in difference for difference in rig.reconcile()["differences"])
     with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
         stranger.names()
-    # The same clients with another squash, changed by hand: the export file still has the old value.
+    # The same clients with another squash or one protocol, changed by hand: the export file still has the old value.
     stored = (rig.exports / f"{before.export_id}.conf").read_text()
-    rig.control.change(Squashed(before.export_id, path, "/first", clients=[ClientRights(ESX1)]))
-    (rig.exports / f"{before.export_id}.conf").write_text(stored)
-    assert any("other clients" in difference for difference in rig.reconcile()["differences"])
-    with mounted("/first", server=ESX1) as host:
-        host.write_file("/as-root", b"x")
+    for first, then in (("No_Root_Squash", "All_Squash"), ("Protocols = 3, 4", "Protocols = 4")):
+        rights = [ClientRights(ESX1)]
+        rig.control.change(Edited(before.export_id, path, "/first", clients=rights, first=first, then=then))
+        (rig.exports / f"{before.export_id}.conf").write_text(stored)
+        assert any("other clients" in difference for difference in rig.reconcile()["differences"]), then
+        with mounted("/first", server=ESX1) as host:
+            host.write_file("/as-root", b"x")
     rig.control.remove(before.export_id)
     rig.control.add(Export(40, path, "/stolen", access="RW"))
     (rig.exports / "41.conf").write_text(Export(41, path, "/later", access="RW").block())
