@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _NFSV3, _NFSV4).
-_ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
 # Plug-ins send procedure 22 of NFSv3. A clone reads from another export only if that one serves NFSv4.
-_PROTOCOLS, _PROTOCOL_BITS = "3, 4", 0x300000
-# ESXi writes as root. Another squash sets some of these bits (EXPORT_OPTION_*_SQUASH).
-_SQUASH = "No_Root_Squash"
-_OTHER_SQUASH = 0x7
-RIGHTS = 0x1E0 | _OTHER_SQUASH | _PROTOCOL_BITS
-_CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+(, [0-9A-Za-z.:/_*@-]+)*")
+_PROTOCOLS = "Protocols = 3, 4;"
+# ESXi writes as root.
+_SQUASH = "Squash = No_Root_Squash;"
+# Bits of a client's rights in responses: EXPORT_OPTION_*_ACCESS, _SQUASH (none are set), and _NFSV3, _NFSV4.
+_RIGHTS_BITS, _RIGHTS_OF_CLIENTS = 0x3001E7, 0x3001E0
+_CLIENT = re.compile(r"[0-9A-Za-z.:/_*@-]+")
 _MAX_EXPORT_ID = 65535
 
 
@@ -45,23 +43,6 @@ class NoSuchExportError(GaneshaError):
 
 
 @dataclass(frozen=True)
-class ClientRights:
-    """Rights of some clients, in place of the export's. `clients`: addresses, networks (CIDR), host names, netgroups.
-
-    Several are separated by ", ".
-    """
-
-    clients: str
-    access: str = "RW"
-
-    def block(self) -> str:
-        _check(self.access in _ACCESS, f"unknown rights: {self.access}")
-        _check(_CLIENTS.fullmatch(self.clients) is not None, f"not a client: {self.clients!r}")
-        rights = f"Access_Type = {self.access}; Squash = {_SQUASH}; Protocols = {_PROTOCOLS};"
-        return f"CLIENT {{ Clients = {self.clients}; {rights} }}"
-
-
-@dataclass(frozen=True)
 class ExportSettings:
     """Settings of a datastore's export: addresses and networks with access."""
 
@@ -71,13 +52,12 @@ class ExportSettings:
 
 @dataclass(frozen=True)
 class Export:
-    """An export of a dataset. `access` applies to clients that are not in `clients`; "None" admits no other client."""
+    """An export of a dataset, for `clients` alone: addresses, networks (CIDR), host names, netgroups."""
 
     export_id: int
     path: Path
     pseudo: str
-    access: str = "None"
-    clients: Sequence[ClientRights] = ()
+    clients: Sequence[str] = ()
     dataset: str = ""
     """Dataset that must be mounted at the path: packaging/ganesha/mounted_exports.py."""
     guid: int | None = None
@@ -88,10 +68,12 @@ class Export:
     def block(self) -> str:
         """The EXPORT block of ganesha's configuration. Raises ValueError for values that it cannot contain."""
         _check(0 < self.export_id <= _MAX_EXPORT_ID, f"not an export's number: {self.export_id}")
-        _check(self.access in _ACCESS, f"unknown rights: {self.access}")
+        for client in self.clients:
+            _check(_CLIENT.fullmatch(client) is not None, f"not a client: {client!r}")
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
         _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
         _check(self.thick_size is None or self.thick_size > 0, f"not a size: {self.thick_size}")
+        names = ", ".join(self.clients)
         thick = "" if self.thick_size is None else f" Thick_Size = {self.thick_size};"
         lines = [
             *([f"# dataset {self.dataset}"] if self.dataset else []),
@@ -99,12 +81,12 @@ class Export:
             f"Export_Id = {self.export_id};",
             f"Path = {quoted(str(self.path))};",
             f"Pseudo = {quoted(self.pseudo)};",
-            f"Protocols = {_PROTOCOLS};",
+            _PROTOCOLS,
             "Transports = TCP;",
             "SecType = sys;",
-            f"Access_Type = {self.access};",
-            f"Squash = {_SQUASH};",
-            *(client.block() for client in self.clients),
+            "Access_Type = None;",
+            _SQUASH,
+            *([f"CLIENT {{ Clients = {names}; Access_Type = RW; {_SQUASH} {_PROTOCOLS} }}"] if names else []),
             f"FSAL {{ Name = ZVAAI;{thick} }}",
         ]
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
@@ -116,7 +98,7 @@ class ServedExport:
     path: str
     pseudo: str
     clients: frozenset[str]
-    """Clients with separate rights, each in the form of `client_name`, with the rights."""
+    """Each as `client_with_rights` returns it."""
     used_at: float | None
     """Last request of a client, by the daemon's clock; None without one since the daemon's start."""
     served: bool = True
@@ -150,19 +132,9 @@ def client_name(text: str) -> str:
     return str(network.network_address if network.num_addresses == 1 else network)
 
 
-def client_names(export: Export) -> frozenset[str]:
-    return frozenset(
-        with_rights(name, _ACCESS[rights.access] | _PROTOCOL_BITS)
-        for rights in export.clients
-        for name in rights.clients.split(", ")
-    )
-
-
-def with_rights(name: str, bits: int) -> str:
-    access = next((word for word, value in _ACCESS.items() if value == bits & 0x1E0), "?")
-    squash = "?" if bits & _OTHER_SQUASH else _SQUASH
-    protocols = "v3,4" if bits & _PROTOCOL_BITS == _PROTOCOL_BITS else "?"
-    return f"{client_name(name)} {access} {squash} {protocols}"
+def client_with_rights(name: str, options: int) -> str:
+    """The normalized name, marked if the client has other rights than those of a datastore."""
+    return client_name(name) + ("" if options & _RIGHTS_BITS == _RIGHTS_OF_CLIENTS else " (other rights)")
 
 
 class ExportControl(ABC):

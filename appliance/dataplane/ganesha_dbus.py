@@ -19,7 +19,6 @@ from jeepney.io.blocking import DBusConnection, open_dbus_connection
 from jeepney.wrappers import DBusErrorResponse, unwrap_msg
 
 from appliance.dataplane.ganesha import (
-    RIGHTS,
     Clients,
     Export,
     ExportControl,
@@ -30,8 +29,8 @@ from appliance.dataplane.ganesha import (
     NfsClient,
     NoSuchExportError,
     ServedExport,
+    client_with_rights,
     quoted,
-    with_rights,
 )
 
 _NAME = "org.ganesha.nfsd"
@@ -145,7 +144,7 @@ class Ganesha(ExportControl):
                     _, path, pseudo, _tag, clients = self._ask(connection, _EXPORTS, "DisplayExport", "q", number)
                 except ExportRefusedError:  # it was removed meanwhile
                     continue
-                names = frozenset(with_rights(str(client[0]), client[8] & RIGHTS) for client in clients)
+                names = frozenset(client_with_rights(str(client[0]), client[8]) for client in clients)
                 served.append(ServedExport(number, path, pseudo, names, _seconds(entry[-1]), True, files.pop(number, None)))
         served += [ServedExport(number, "", "", frozenset(), None, False, text) for number, text in files.items()]
         return sorted(served, key=lambda export: export.export_id)

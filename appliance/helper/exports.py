@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from appliance.dataplane.export_file import read
-from appliance.dataplane.ganesha import ClientRights, Export, ExportControl, ExportSettings
+from appliance.dataplane.ganesha import Export, ExportControl, ExportSettings
 from appliance.helper.mounts import is_allowed, is_of_reservations, refuse_copy
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, ZfsError
@@ -90,8 +90,7 @@ class CheckedExports(Exports):
     def _export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> Export:
         return Export(
             number, self._place(dataset, guid), share,
-            clients=[ClientRights(", ".join(settings.clients))] if settings.clients else [],
-            dataset=dataset, guid=guid, thick_size=settings.thick_size,
+            clients=settings.clients, dataset=dataset, guid=guid, thick_size=settings.thick_size,
         )  # fmt: skip
 
     def _place(self, dataset: str, guid: int) -> Path:

@@ -30,13 +30,11 @@ class ExportsByHelper(Ganesha):
         self._helper = helper
 
     def add(self, export: Export) -> None:
-        """Raises ValueError for an export that the helper cannot make."""
         settings = _settings(export)
         with _refused():
             self._helper.add_export(export.dataset, export.guid or 0, export.export_id, export.pseudo, settings)
 
     def change(self, export: Export) -> None:
-        """Raises ValueError for an export that the helper cannot make."""
         settings = _settings(export)
         with _refused():
             self._helper.change_export(export.dataset, export.guid or 0, export.export_id, export.pseudo, settings)
@@ -51,8 +49,4 @@ class ExportsByHelper(Ganesha):
 
 
 def _settings(export: Export) -> ExportSettings:
-    """All clients of an export must have the same rights."""
-    if export.access != "None" or any(rights.access != "RW" for rights in export.clients):
-        raise ValueError(f"export {export.export_id} has clients with other rights than a datastore's")
-    clients = [name for rights in export.clients for name in rights.clients.split(", ")]
-    return ExportSettings(clients, export.thick_size)
+    return ExportSettings(list(export.clients), export.thick_size)

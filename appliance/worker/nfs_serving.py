@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.dataplane import reconcile_exports
-from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
+from appliance.dataplane.ganesha import Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.reconcile_exports import DesiredExports
 from appliance.domain import datastores as domain
@@ -57,9 +57,8 @@ def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allo
 def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Export:
     """Desired export of a datastore; `addresses` by host group."""
     hosts = {address for group_id in store.host_groups for address in addresses.get(group_id, ())}
-    clients = sorted({*hosts, *store.clients})
     return Export(
-        store.export or 0, Path(store.path), store.share or "", clients=[ClientRights(", ".join(clients))] if clients else [],
+        store.export or 0, Path(store.path), store.share or "", clients=sorted({*hosts, *store.clients}),
         dataset=store.dataset, guid=store.guid, thick_size=store.size if store.thick else None,
     )  # fmt: skip
 

@@ -47,10 +47,10 @@ EXPORT = re.compile(
   Protocols = 3, 4;
   Transports = TCP;
   SecType = sys;
-  Access_Type = [A-Za-z]+;
+  Access_Type = None;
   Squash = No_Root_Squash;
-(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = No_Root_Squash; Protocols = 3, 4; }
-)*  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
+(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = RW; Squash = No_Root_Squash; Protocols = 3, 4; }
+)?  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
 }
 """
 )

@@ -30,7 +30,7 @@ POLICY = REPOSITORY / "packaging/dbus/zvaai-nfs.conf"
 REQUEST = """
 import os, sys
 from pathlib import Path
-from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, GaneshaDeniedError
+from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaDeniedError
 from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.dataplane.ganesha_dbus import _EXPORTS as MANAGER
 from appliance.helper.client import connect
@@ -64,11 +64,10 @@ finally:
 refused(ExportRefusedError, queries.add, Export(7, Path("/"), "/all"))
 
 # By the helper he gets datastores, and nothing else.
-CLIENTS = "127.0.0.1, 192.0.2.0/24"
+CLIENTS = ("127.0.0.1", "192.0.2.0/24")
 
 def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", clients=CLIENTS):
-    rights = [ClientRights(clients)]
-    return Export(number, Path(path), share, clients=rights, dataset=dataset, guid=of)
+    return Export(number, Path(path), share, clients=clients, dataset=dataset, guid=of)
 
 for wrong in (
     datastore(of=4711),
@@ -77,7 +76,7 @@ for wrong in (
     datastore(dataset="tank/outside", of=int(outside)),
     datastore(share='/one"; FSAL { Name = VFS; } Tag = "x'),
     datastore(share="/../one"),
-    datastore(clients="127.0.0.1; } FSAL { Name = VFS; } CLIENT { Clients = 127.0.0.2"),
+    datastore(clients=["127.0.0.1; } FSAL { Name = VFS; } CLIENT { Clients = 127.0.0.2"]),
     datastore(number=70000),
     datastore(number=9),
 ):
@@ -88,10 +87,11 @@ refused(ExportRefusedError, control.remove, 9)
 control.add(datastore())
 assert [(one.export_id, one.path, one.pseudo) for one in control.served()] == [(1, path, "/one"), (9, "/usr", "/others")]
 assert control.files() == {1: datastore().block()} and control.clients().known == ()
-control.change(datastore(clients="127.0.0.1, 198.51.100.0/24"))
+others = datastore(clients=["127.0.0.1", "198.51.100.0/24"])
+control.change(others)
 (served, _) = control.served()
-assert served.text == datastore(clients="127.0.0.1, 198.51.100.0/24").block()
-assert served.clients == {"127.0.0.1 RW No_Root_Squash v3,4", "198.51.100.0/24 RW No_Root_Squash v3,4"}, served.clients
+assert served.text == others.block()
+assert served.clients == set(others.clients), served.clients
 control.remove(1)
 assert [one.pseudo for one in control.served()] == ["/others"] and control.files() == {}
 print(os.getuid())

@@ -24,7 +24,7 @@ from support.libnfs import mounted
 from support.programs import REPOSITORY, run, wait_for
 from support.vaai_nas import ask_control_socket, vaai_nas
 
-from appliance.dataplane.ganesha import ClientRights, Export
+from appliance.dataplane.ganesha import Export
 
 DEBIAN_UNIT = Path("/usr/lib/systemd/system/nfs-ganesha.service")
 DROP_IN = REPOSITORY / "packaging/systemd/nfs-ganesha.service.d/zvaai.conf"
@@ -90,7 +90,7 @@ def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
 
     def write(number: int, dataset: str, path: Path) -> Path:
         file = exports / f"{number}.conf"
-        file.write_text(Export(number, path, f"/{NAMES[number - 1]}", access="RW", dataset=dataset, guid=GUID).block())
+        file.write_text(Export(number, path, f"/{NAMES[number - 1]}", clients=["*"], dataset=dataset, guid=GUID).block())
         return file
 
     write(1, source, store)
@@ -231,8 +231,8 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
     exports, to, place = folder / "exports.d", folder / "to", folder / "mounted" / "one"
     exports.mkdir()
     place.mkdir(parents=True)
-    rights = (ClientRights("192.0.2.1, 2001:db8::/32, @netgroup, *.example.org"), ClientRights("192.0.2.2", "RO"))
-    export = Export(1, place, "/one", clients=rights, dataset="tank/one", guid=GUID)
+    clients = ("192.0.2.1", "2001:db8::/32", "@netgroup", "*.example.org")
+    export = Export(1, place, "/one", clients=clients, dataset="tank/one", guid=GUID)
     environment = {**os.environ, "PATH": path_with_zfs(folder)}
 
     def taken() -> tuple[list[str], str]:
@@ -262,7 +262,8 @@ def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> Non
             right.replace("  Pseudo", '  Path = "/";\n  Pseudo'), right.replace("  Pseudo", '  path = "/";\n  Pseudo'),
             right.replace("  Pseudo", '  Path = "/"; \n  Pseudo'), right.replace('one";', 'one"; Path = "/";', 1),
             right + '%include "/tmp/all.conf"\n', right.replace("  Pseudo", '  %include "/tmp/all.conf"\n  Pseudo'),
-            right.replace("Clients = 192.0.2.2", 'Clients = 192.0.2.2; } FSAL { Name = VFS; } CLIENT { Clients = 192.0.2.3'), "",
+            right.replace("Access_Type = None", "Access_Type = RW"),
+            right.replace("Clients = 192.0.2.1", 'Clients = 192.0.2.2; } FSAL { Name = VFS; } CLIENT { Clients = 192.0.2.3'), "",
         )  # fmt: skip
         (exports / "0.conf").write_text(right)
         (exports / "00.conf").write_text(replace(export, thick_size=1 << 30).block())

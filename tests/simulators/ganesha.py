@@ -14,7 +14,7 @@ from appliance.dataplane.ganesha import (
     NfsClient,
     NoSuchExportError,
     ServedExport,
-    client_names,
+    client_name,
 )
 
 
@@ -74,4 +74,6 @@ class GaneshaSimulator(ExportControl):
 
 
 def _as_served(export: Export) -> ServedExport:
-    return ServedExport(export.export_id, str(export.path), export.pseudo, client_names(export), None, True, export.block())
+    return ServedExport(
+        export.export_id, str(export.path), export.pseudo, frozenset(map(client_name, export.clients)), None, True, export.block()
+    )

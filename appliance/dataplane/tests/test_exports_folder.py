@@ -79,7 +79,7 @@ def test_in_a_folder_where_others_write_nothing_is_changed(wrong: Callable[[Path
     wrong(folder)
     calls: list[Callable[[], None]] = [
         lambda: daemon.add(Export(8, Path("/srv/zvaai/two"), "/two")),
-        lambda: daemon.change(Export(7, Path("/srv/zvaai/one"), "/one", access="RO")),
+        lambda: daemon.change(Export(7, Path("/srv/zvaai/one"), "/one", clients=["192.0.2.1"])),
         lambda: daemon.remove(7),
         lambda: daemon.forget(7),
     ]

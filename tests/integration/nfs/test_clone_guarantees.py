@@ -141,7 +141,7 @@ def removed_during_clones(rig: Rig, ends: str) -> bool:
     """Whether some of the clones were incomplete when the export of one end was removed."""
     place = rig.other if ends == "source" else rig.here
     (place / "short-lived").mkdir(exist_ok=True)
-    rig.control.add(control.Export(7, place / "short-lived", "/short-lived", access="RW"))
+    rig.control.add(control.Export(7, place / "short-lived", "/short-lived", clients=["*"]))
     try:
         if ends == "source":
             os.link(rig.other / "large", rig.other / "short-lived" / "large")

@@ -21,7 +21,7 @@ from support.programs import IN_GUEST, run, wait_for
 from support.vaai_nas import vaai_nas
 
 from appliance.config import Nfs
-from appliance.dataplane.ganesha import ClientRights, Clients, Export
+from appliance.dataplane.ganesha import Clients, Export
 from appliance.dataplane.ganesha_dbus import Ganesha
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
@@ -128,8 +128,8 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     rig.appliance.nfs_datastore("first", clients=[ESX1])
     (before,) = [export for export in rig.control.served() if export.export_id not in OTHERS]
     path = Path(before.path)
-    assert before.clients == {f"{ESX1} RW No_Root_Squash v3,4"} and before.text is not None and before.pseudo == "/first"
-    rig.control.change(Export(before.export_id, path, "/first", access="RW", clients=[ClientRights("192.0.2.0/24")]))
+    assert before.clients == {ESX1} and before.text is not None and before.pseudo == "/first"
+    rig.control.change(Export(before.export_id, path, "/first", clients=["192.0.2.0/24"]))
     with mounted("/first", server=ESX2) as stranger:
         assert stranger.names() == set()
     assert any("other clients" in difference for difference in rig.reconcile()["differences"])
@@ -138,15 +138,14 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     # The same clients with another squash or one protocol, changed by hand: the export file still has the old value.
     stored = (rig.exports / f"{before.export_id}.conf").read_text()
     for first, then in (("No_Root_Squash", "All_Squash"), ("Protocols = 3, 4", "Protocols = 4")):
-        rights = [ClientRights(ESX1)]
-        rig.control.change(Edited(before.export_id, path, "/first", clients=rights, first=first, then=then))
+        rig.control.change(Edited(before.export_id, path, "/first", clients=[ESX1], first=first, then=then))
         (rig.exports / f"{before.export_id}.conf").write_text(stored)
         assert any("other clients" in difference for difference in rig.reconcile()["differences"]), then
         with mounted("/first", server=ESX1) as host:
             host.write_file("/as-root", b"x")
     rig.control.remove(before.export_id)
-    rig.control.add(Export(40, path, "/stolen", access="RW"))
-    (rig.exports / "41.conf").write_text(Export(41, path, "/later", access="RW").block())
+    rig.control.add(Export(40, path, "/stolen", clients=["*"]))
+    (rig.exports / "41.conf").write_text(Export(41, path, "/later", clients=["*"]).block())
     assert len(rig.reconcile()["differences"]) == 3
     assert {export.export_id: export.pseudo for export in rig.control.served()} == {before.export_id: "/first", **OTHERS}
     assert [file.name for file in rig.exports.iterdir()] == [f"{before.export_id}.conf"]

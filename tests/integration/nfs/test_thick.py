@@ -49,7 +49,7 @@ def rig(make_store: Callable[[str], Path], tmp_path: Path) -> Iterator[Rig]:
     (store / "before").write_bytes(random.Random(1).randbytes(4 * MIB))
     os.sync()
     folder.mkdir()
-    export = Export(2, store, "/thick", access="RW", thick_size=SIZE)
+    export = Export(2, store, "/thick", clients=["*"], thick_size=SIZE)
     with message_bus(tmp_path / "bus") as address:
         blocks = f'VAAI_NAS {{ Control_Socket = "{control}"; }}\n%dir "{folder}/*.conf"\n'
         always = daemon.Export(1, make_store("always"), "/always")

@@ -58,7 +58,7 @@ def store(short_pool: ShortPool, tmp_path: Path, seed: int) -> Iterator[Store]:
     folder.mkdir()
     with message_bus(tmp_path / "bus") as bus, thick_dataset(dataset, SIZE) as place:
         (place / "disk").write_bytes(data)
-        export = control.Export(1, place, "/thick", access="RW", thick_size=SIZE)
+        export = control.Export(1, place, "/thick", clients=["*"], thick_size=SIZE)
         (folder / "1.conf").write_text(export.block())
         blocks = f'{control_block(socket)}%dir "{folder}/*.conf"\n'
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
