@@ -6,6 +6,7 @@ Each test creates a real lack in a mount namespace.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import subprocess
@@ -41,6 +42,16 @@ def test_passes_here(tmp_path: Path) -> None:
     room = f"mount --bind {meminfo} /proc/meminfo && exec 3<{PREFLIGHT} && mount -t tmpfs -o size=9500m tmpfs {checkout}"
     copy = f"mkdir {checkout}/packaging && install /dev/fd/3 {checkout}/packaging/preflight && exec 3<&-"
     assert preflight(f"{room} && {copy}", checkout / "packaging/preflight") == (0, "")
+
+
+def test_a_cache_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    """`make clean-cache` would delete them."""
+    (tmp_path / "family.jpg").touch()
+    prepare = REPOSITORY / "packaging/rootfs/prepare"
+    environment = {**os.environ, "ZVAAI_CACHE": str(tmp_path)}
+    refused = subprocess.run([prepare, "base"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1 and "set ZVAAI_CACHE to a new folder" in refused.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["family.jpg"]
 
 
 def test_not_root(tmp_path: Path) -> None:
@@ -90,7 +101,9 @@ def test_little_disk_space(tmp_path: Path) -> None:
 def test_little_disk_space_for_the_shared_cache(tmp_path: Path) -> None:
     code, text = preflight(f"mount -t tmpfs -o size=20m tmpfs {tmp_path} && export ZVAAI_CACHE={tmp_path}/cache")
     assert code == 1
-    assert f"MiB free where {tmp_path}/cache lies; 7 GiB are needed" in text and "set ZVAAI_CACHE to a folder elsewhere" in text
+    assert (
+        f"MiB free where {tmp_path}/cache lies; 7 GiB are needed" in text and "set ZVAAI_CACHE to a new folder elsewhere" in text
+    )
 
 
 def test_every_lack_is_named_at_once(tmp_path: Path) -> None:
