@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 from appliance import __version__, decoding
 from appliance.api.operation import Call, Resource
 from appliance.api.wire import Response
-from appliance.database.models import Alert, Job, LoginSession, Schedule
+from appliance.database.models import Alert, Job, LoginSession
 from appliance.dataplane.target import Status
 from appliance.domain import statistics
 from appliance.domain.access import Role
@@ -315,7 +315,6 @@ def _database(families: _Families, call: Call) -> None:
             .all()
         )
         sessions = session.scalar(select(func.count()).select_from(LoginSession)) or 0
-        schedules = session.execute(select(Schedule.name, Schedule.last_at)).all()
     for state in JOB_STATES:
         families.gauge("jobs", "Jobs that are stored, by state.", jobs.get(state, 0), state=state)
     for kind, state, at in ended:
@@ -323,5 +322,3 @@ def _database(families: _Families, call: Call) -> None:
     for severity in ("info", "warning", "critical"):
         families.gauge("alerts", "Open alerts.", alerts.get(severity, 0), severity=severity)
     families.gauge("api_sessions", "Browser sessions that are stored.", sessions)
-    for name, last_at in schedules:
-        families.gauge("schedule_timestamp_seconds", "When a schedule was last due and taken.", last_at or 0, schedule=name)
