@@ -51,6 +51,8 @@ def recover(call: Call, body: schemas.RecoverUpdate) -> schemas.RecoverResponse:
     """
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
+    if body.keep and body.dry_run:
+        raise InvalidError("dry_run", "to keep the database changes no configuration, but ends recovery mode")
     changes: list[str] = []
     if body.keep:
         call.context.recovery.keep()

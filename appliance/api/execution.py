@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _ended = threading.Condition()
 _running: set[str | None] = set()
 """Keys of requests that are carried out now. Guarded by `_ended`, which is notified at the end of each."""
-_IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.backup", "power")
+_IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "token", "configuration.backup", "power")
 """Operations that are permitted in recovery mode, by audit name: none depends on the configuration."""
 
 

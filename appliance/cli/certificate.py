@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TLS certificate of the appliance."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,8 @@ import typer
 from appliance.cli.client import INVALID, CommandError, keep_settings, stored_settings
 from appliance.cli.shared import Run, noun
 
+# The server's own certificate: a login must not trust all that its issuers sign.
+_FIRST = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 certificate = noun("certificate", "Show or replace the TLS certificate.")
 
 
@@ -31,5 +34,5 @@ def upload(
         raise CommandError(f"{chain} or {key} is not PEM: openssl x509 -inform DER converts it", INVALID) from error
     run.output.fields(run.client.call("PUT", "/certificate", body))
     stored = stored_settings()
-    if stored.get("certificate") and stored.get("url") == run.client.url:
-        keep_settings({**stored, "certificate": stored["certificate"] + body["certificate"]})
+    if stored.get("certificate") and stored.get("url") == run.client.url and (own := _FIRST.search(body["certificate"])):
+        keep_settings({**stored, "certificate": stored["certificate"] + own[0]})

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli.client import USAGE, CommandError
 from appliance.cli.shared import Run, ask_secret, noun
 
 configuration = noun("configuration", "Back up the configuration.")
@@ -47,7 +48,7 @@ def recover(
     recovery_key: Annotated[
         bool, typer.Option("--recovery-key", help="Ask for the recovery key, or read it from standard input.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a copy would change.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
 ) -> None:
     """Show the copies of the configuration on pools, or take the configuration of a pool or of a file.
@@ -57,6 +58,8 @@ def recover(
 
     Example: zvaai recover --from tank
     """
+    if dry_run and pool is None and file is None:
+        raise CommandError("--dry-run shows what a copy would change. Give --from POOL or --file FILE too", USAGE)
     if pool is not None or file is not None or keep:
         body = {
             "from_pool": pool,

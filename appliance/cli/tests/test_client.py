@@ -87,6 +87,11 @@ def test_a_copy_is_suggested_in_recovery_mode_only(zvaai: Command, monkeypatch: 
     assert ("suggested: zvaai recover --from tank" in zvaai("recover")) == active
 
 
+def test_a_dry_run_needs_a_copy(zvaai: Command) -> None:
+    code, printed = zvaai.run("recover", "--dry-run")
+    assert code == 2 and "--from POOL or --file FILE" in printed
+
+
 @pytest.mark.parametrize(
     ("name", "size", "said"),
     [("small", "2", "use a size from 1 GiB to 64 TiB"), ("no name", "1G", "use at most 42 letters, digits and _ . - only")],
@@ -102,14 +107,15 @@ def test_after_an_upload_the_login_trusts_the_new_certificate(zvaai: Command, tm
     """Old and new: nginx serves the new one some seconds later."""
     zvaai.appliance.configuration.http.uploads.mkdir()
     key, authority = ec.generate_private_key(ec.SECP256R1()), Authority()
-    chain = authority.sign(key, "storage.example")
-    for name, content in (("chain.pem", chain), ("key.pem", pem_of(key))):
+    own = authority.sign(key, "storage.example")
+    for name, content in (("chain.pem", own + authority.certificate), ("key.pem", pem_of(key))):
         (tmp_path / name).write_text(content)
     settings = zvaai.home / "zvaai/cli.json"
     settings.parent.mkdir(parents=True)
-    settings.write_text(json.dumps({"url": zvaai.url, "certificate": authority.certificate, "token": "x"}))
+    before = Authority().certificate
+    settings.write_text(json.dumps({"url": zvaai.url, "certificate": before, "token": "x"}))
     assert "storage.example" in zvaai("certificate", "upload", str(tmp_path / "chain.pem"), str(tmp_path / "key.pem"))
-    assert json.loads(settings.read_text())["certificate"] == authority.certificate + chain
+    assert json.loads(settings.read_text())["certificate"] == before + own, "not all that the issuer signs"
     code, printed = zvaai.run("certificate", "upload", str(tmp_path / "key.pem"), str(tmp_path / "key.pem"))
     assert code == 7 and "it is not a certificate" in printed
 

@@ -127,6 +127,8 @@ class Sealed:
             ("POST", "/reconcile", None),
         ):
             assert self.appliance.request(method, path, body).status_code == 409, path
+        login = self.appliance.request("POST", "/tokens", {"name": "zvaai", "scope": "admin", "days": 1})
+        assert login.status_code == 201, "an admin can log in by the command line, and decide"
         assert self.served() == before and "refused" not in self.hosts()
         assert not self.appliance.service.context.recovery.allows_jobs
 
@@ -194,6 +196,8 @@ def test_an_older_database_can_be_right(sealed: Sealed) -> None:
     before, highest = sealed.served(), sealed.on("tank")
     sealed.put_back()
     sealed.check_needs_decision(before)
+    answer = sealed.appliance.request("POST", "/recovery", {"keep": True, "dry_run": True})
+    assert answer.status_code == 422 and sealed.status()["active"], "a dry run decides nothing"
     sealed.recover(keep=True)
     sealed.copied()
     assert "second" not in sealed.hosts() and sealed.generation > (highest or 0) and sealed.reconcile() == 200
