@@ -232,7 +232,8 @@ def _in_words(problem: Any) -> str:
     if not isinstance(problem, dict) or "detail" not in problem:
         return str(problem)[:1000]
     lines = [str(problem["detail"])]
-    lines += [f"  in the way: {blocking}" for blocking in problem.get("blocking", ())]
+    # The detail names the first five.
+    lines += [f"  and {blocking}" for blocking in problem.get("blocking", ())[5:]]
     if problem.get("can_force"):
-        lines.append("  To do it anyway, add --force" + (". First read what is in the way" if problem.get("blocking") else ""))
+        lines.append("  To do it anyway, add --force")
     return "\n".join(lines)

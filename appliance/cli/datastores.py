@@ -122,7 +122,8 @@ def change_datastore(
         if soft_threshold is not None:
             body["soft_threshold"] = soft_threshold or None
         groups = group_ids(run.client, add_group), group_ids(run.client, remove_group)
-        body |= changed_list("host_groups", now["host_groups"], *groups)
+        names = names_of(run.client, "/host-groups") if remove_group else {}
+        body |= changed_list("host_groups", now["host_groups"], *groups, names)
         return body | changed_list("clients", now.get("clients") or [], add_client, remove_client)
 
     run.job(run.client.change(run.path("/datastores", store), changes), wait)

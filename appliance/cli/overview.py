@@ -30,9 +30,9 @@ def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
     except OSError as error:
         remedy = "Check host and port. On the server: systemctl status zvaai-frontend"
         raise CommandError(f"No appliance answers at {address}: {error}. {remedy}", UNAVAILABLE) from error
-    seen = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
+    seen = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).digest().hex(":").upper()
     if fingerprint is not None:
-        if fingerprint.replace(":", "").upper() != seen:
+        if fingerprint.replace(":", "").upper() != seen.replace(":", ""):
             raise CommandError(f"the server's certificate has another fingerprint: {seen}", NOT_ALLOWED)
     elif sys.stdin.isatty():
         typer.confirm(
@@ -102,10 +102,9 @@ def status(run: Run) -> None:
         target = status["target"]
         ok, bad = "ok", "PROBLEM"
         print(f"zvaai {status['version']} at {run.client.url}")
-        if target is not None:
-            what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
-            print(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
-            print(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
+        what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
+        print(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
+        print(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
         if status["storage_problem"]:
             print(f"  storage   {bad}  {status['storage_problem']}")
         for pool in status["pools"]:
@@ -121,7 +120,8 @@ def status(run: Run) -> None:
     troubled = (
         status["storage_problem"]
         or status["reconcile_problem"]
-        or (status["target"] or {}).get("luns_failed")
+        or not status["target"]["running"]
+        or status["target"]["luns_failed"]
         or any(alert["acknowledged_at"] is None and alert["severity"] != "info" for alert in alerts)
     )
     if troubled or any(pool["health"] != "ONLINE" for pool in status["pools"]):
@@ -142,7 +142,7 @@ def readiness(run: Run) -> None:
         for check in sorted(readiness["checks"], key=lambda check: order.index(check["result"])):
             about = f" ({names.get(check['subject'], check['subject'])})" if check["subject"] else ""
             print(f"{check['result'].upper():<8} {check['title']}{about}: {check['evidence']}")
-            if check["remedy"] and check["result"] != "ok":
+            if check["remedy"]:
                 print(f"         {check['remedy']}")
         print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in readiness["esxcli"]))
         for host in readiness["hosts"]:

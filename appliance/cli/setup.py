@@ -149,7 +149,7 @@ def reset(name: str, password: str, file: Path) -> None:
 
 
 def console() -> str:
-    """The console's address: of the interface that has the default route, or of any."""
+    """The console's address: the server's first one of IPv4."""
     addresses = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=False).stdout.split()
     address = next((candidate for candidate in addresses if ":" not in candidate), "localhost")
     return f"https://{address}:{urlsplit(URL).port}"

@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -168,12 +169,15 @@ def named(items: list[dict[str, Any]], names: dict[str, str], field: str) -> lis
     return [{**item, field: name(item[field])} for item in items]
 
 
-def changed_list(field: str, now: list[str], add: list[str] | None, remove: list[str] | None) -> dict[str, list[str]]:
-    """New value of the field; nothing if nothing is added or removed. Raises CommandError."""
+def changed_list(
+    field: str, now: list[str], add: list[str] | None, remove: list[str] | None, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[str]]:
+    """New value of the field; nothing if nothing is added or removed. `names` are those of identifiers. Raises CommandError."""
     if not add and not remove:
         return {}
     if absent := sorted(set(remove or ()) - set(now)):
-        raise CommandError(f"cannot remove {', '.join(absent)}: it is not among {', '.join(now) or 'none'}", NOT_FOUND)
+        missing, present = (", ".join(names.get(value, value) for value in values) for values in (absent, now))
+        raise CommandError(f"{missing} is not among the {field.replace('_', ' ')}: {present or 'there are none'}", NOT_FOUND)
     return {field: sorted({*now, *(add or ())} - set(remove or ()))}
 
 

@@ -139,7 +139,9 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         update_alerts(session, f"schedule-{schedule_id}", [])
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
     if (lower or after.protect_days < before.protect_days) and not may_destroy:
-        raise ForbiddenError("only an admin may lower what a schedule retains or protects: that destroys snapshots")
+        raise ForbiddenError(
+            "only an admin may shorten the interval of a schedule, or lower what it retains or protects: that destroys snapshots"
+        )
     return changed
 
 

@@ -39,7 +39,7 @@ class StatusResponse(Answer):
     """Overview of the appliance."""
 
     version: str
-    target: TargetStateResponse | None
+    target: TargetStateResponse
     pools: list[PoolStateResponse]
     storage_problem: str | None
     reconciled_at: Time | None

@@ -21,7 +21,7 @@ from appliance.cli.__main__ import application
 from appliance.cli.tests.conftest import Command
 from appliance.database.models import User
 from appliance.dataplane.ganesha import ExportRefusedError
-from appliance.dataplane.target import LoggedIn
+from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.domain import access
 from appliance.domain.journal import Finding, update_alerts
 
@@ -109,10 +109,13 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
     zvaai("host", "change", "esx1", "--remove-iqn", ESX)
     (host,) = zvaai.json("host", "list")
     assert host["iqns"] == [f"{ESX}-b"] and host["addresses"] == ["192.0.2.11"]
-    assert zvaai.run("host", "change", "esx1", "--remove-iqn", "iqn.2000-01.absent:x")[0] == 3
+    code, printed = zvaai.run("host", "change", "esx1", "--remove-iqn", "iqn.2000-01.absent:x")
+    assert code == 3 and printed == f"iqn.2000-01.absent:x is not among the iqns: {ESX}-b"
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--group", "one", "--wait")
     zvaai("datastore", "change", "vmfs1", "--add-group", "two", "--wait")
     zvaai("datastore", "change", "vmfs1", "--remove-group", "one", "--wait")
+    code, printed = zvaai.run("datastore", "change", "vmfs1", "--remove-group", "one")
+    assert code == 3 and printed == "one is not among the host groups: two"
     names = {group["id"]: group["name"] for group in zvaai.json("group", "list")}
     assert [names[host_group] for host_group in zvaai.json("datastore", "show", "vmfs1")["host_groups"]] == ["two"]
     zvaai("group", "change", "two", "--disable", "unmap", "--disable", "token")
@@ -394,6 +397,32 @@ def test_status_has_all_open_alerts_the_most_severe_first(zvaai: Command) -> Non
     code, printed = zvaai.run("status")
     words = [line.split()[0] for line in printed.splitlines() if line.split()[0] in ("CRITICAL", "WARNING", "INFO")]
     assert code == 1 and words == ["CRITICAL", "WARNING", *["INFO"] * 30]
+
+
+def test_status_fails_while_the_target_is_away(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the next reconcile, which raises the alert."""
+    assert zvaai.run("status")[0] == 0
+
+    def away() -> None:
+        raise TargetUnreachableError("no answer")
+
+    monkeypatch.setattr(zvaai.appliance.target, "status", away)
+    code, printed = zvaai.run("status")
+    assert code == 1 and "target    PROBLEM  " in printed
+
+
+def test_obstacles_are_named_once(zvaai: Command) -> None:
+    zvaai("group", "create", "cluster")
+    for number in range(7):
+        zvaai("host", "create", f"esx{number}", "--iqn", f"{ESX}-{number}", "--group", "cluster")
+    code, printed = zvaai.run("group", "delete", "cluster", "--yes")
+    assert code == 4 and all(printed.count(f"esx{number}") == 1 for number in range(7)), printed
+
+
+def test_readiness_has_the_line_that_mounts_an_export(zvaai: Command) -> None:
+    zvaai("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "127.0.0.1", "--wait")
+    _code, printed = zvaai.run("readiness")
+    assert "esxcli storage nfs add" in printed, printed
 
 
 def test_without_a_terminal_rows_are_not_folded(zvaai: Command) -> None:
