@@ -34,5 +34,5 @@ def upload(
         raise CommandError(f"{chain} or {key} is not PEM: openssl x509 -inform DER converts it", INVALID) from error
     run.output.fields(run.client.call("PUT", "/certificate", body))
     stored = stored_settings()
-    if stored.get("certificate") and stored.get("url") == run.client.url and (own := _FIRST.search(body["certificate"])):
-        keep_settings({**stored, "certificate": stored["certificate"] + own[0]})
+    if stored.get("certificate") and stored.get("url") == run.client.url and (leaf := _FIRST.search(body["certificate"])):
+        keep_settings({**stored, "certificate": stored["certificate"] + leaf[0]})

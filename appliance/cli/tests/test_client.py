@@ -41,7 +41,7 @@ def test_first_contact_says_to_log_in(zvaai: Command) -> None:
 
 
 def test_first_contact_with_an_untrusted_certificate_asks_for_a_login(zvaai: Command, tmp_path: Path) -> None:
-    """The appliance makes its own, so this is the first thing that happens."""
+    """The appliance makes its certificate, so this is the first thing that happens."""
     certificate.ensure(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / certificate.CERTIFICATE, tmp_path / certificate.KEY)
@@ -107,15 +107,15 @@ def test_after_an_upload_the_login_trusts_the_new_certificate(zvaai: Command, tm
     """Old and new: nginx serves the new one some seconds later."""
     zvaai.appliance.configuration.http.uploads.mkdir()
     key, authority = ec.generate_private_key(ec.SECP256R1()), Authority()
-    own = authority.sign(key, "storage.example")
-    for name, content in (("chain.pem", own + authority.certificate), ("key.pem", pem_of(key))):
+    leaf = authority.sign(key, "storage.example")
+    for name, content in (("chain.pem", leaf + authority.certificate), ("key.pem", pem_of(key))):
         (tmp_path / name).write_text(content)
     settings = zvaai.home / "zvaai/cli.json"
     settings.parent.mkdir(parents=True)
     before = Authority().certificate
     settings.write_text(json.dumps({"url": zvaai.url, "certificate": before, "token": "x"}))
     assert "storage.example" in zvaai("certificate", "upload", str(tmp_path / "chain.pem"), str(tmp_path / "key.pem"))
-    assert json.loads(settings.read_text())["certificate"] == before + own, "not all that the issuer signs"
+    assert json.loads(settings.read_text())["certificate"] == before + leaf, "not all that the issuer signs"
     code, printed = zvaai.run("certificate", "upload", str(tmp_path / "key.pem"), str(tmp_path / "key.pem"))
     assert code == 7 and "it is not a certificate" in printed
 
