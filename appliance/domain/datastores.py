@@ -80,6 +80,8 @@ class Datastore:
     device: str = ""
     thick_stated: bool | None = None
     """The value that is set on its dataset."""
+    becoming_thick: bool = False
+    """Nothing is reserved before a job has seen that no blocks are shared."""
     designation: Designation | None = None
     kind: str = VMFS
     available: int = 0
@@ -205,6 +207,7 @@ def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Show
         origin=dataset.origin,
         created_at=dataset.creation,
         thick_stated=identity.thick if identity else None,
+        becoming_thick=identity is not None and identity.becoming_thick,
         soft_threshold=identity.soft_threshold if identity else None,
         deleted_at=identity.deleted_at if identity else None,
         previous_host_groups=identity.shown_to.host_groups if identity and identity.shown_to else (),

@@ -31,7 +31,9 @@ SHARE = "zvaai:share"
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
-"""Whether it is thick: "on" or "off". The appliance sets `refreservation` by it."""
+"""Whether it is thick: "on", "off", or BECOMING. The appliance sets `refreservation` where it is "on"."""
+BECOMING = "becoming"
+"""Thick for the data planes, which share nothing more. Blocks may still be shared, so nothing is reserved."""
 DELETED = "zvaai:deleted"
 """Time of the deletion, in seconds since 1970."""
 SHOWN_TO = "zvaai:shown_to"
@@ -44,7 +46,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
 SHARE_PATTERN = r"^/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 EXPORTS = 65535
 """ganesha's numbers are 16 bits; 0 is the root of its paths."""
-_SWITCH = {"on": True, "off": False}
+_THICK = {"on": True, BECOMING: True, "off": False}
 
 
 class ShownTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,6 +69,7 @@ class Identity:
     soft_threshold: int | None
     deleted_at: int | None
     thick: bool | None = None
+    becoming_thick: bool = False
     designation: Designation | None = None
     export: int | None = None
     share: str | None = None
@@ -134,7 +137,8 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         lun=_number(_local(dataset.properties, LUN), 16383),
         soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
         deleted_at=_number(_local(dataset.properties, DELETED), MOST_SECONDS),
-        thick=_SWITCH.get(_local(dataset.properties, THICK) or ""),
+        thick=_THICK.get(_local(dataset.properties, THICK) or ""),
+        becoming_thick=_local(dataset.properties, THICK) == BECOMING,
         designation=names,
         export=_number(_local(dataset.properties, EXPORT), EXPORTS) or None,
         share=share if (share := _local(dataset.properties, SHARE)) and re.fullmatch(SHARE_PATTERN, share) else None,
@@ -152,7 +156,7 @@ def _shown_to(text: str | None) -> ShownTo | None:
 def claimed_thick(dataset: Dataset) -> bool | None:
     """Value that is set on the dataset itself, or was received with a replica."""
     prop = dataset.properties.get(THICK)
-    return _SWITCH.get(prop.value) if prop is not None and prop.source in (Source.LOCAL, Source.RECEIVED) else None
+    return _THICK.get(prop.value) if prop is not None and prop.source in (Source.LOCAL, Source.RECEIVED) else None
 
 
 def switched(thick: bool | None) -> dict[str, str]:

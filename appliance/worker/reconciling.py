@@ -22,7 +22,7 @@ from appliance.domain.journal import Finding, publish
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
-from appliance.worker.desired_state import becoming_thick, target_state
+from appliance.worker.desired_state import target_state
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import give_numbers, store_numbers
 from appliance.worker.scheduler import EVENT, PERIODIC
@@ -160,13 +160,12 @@ class Reconciling:
         self._folders = {name: folder for name, folder in self._folders.items() if name in others} | folders
         with self._context.store.reading() as session:
             desired = target_state(self._context, inventory, stores, session, self._folders)
-            changing = becoming_thick(session)
             about = jobs.about_after(session, inventory.scanned_at)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
-            reserved = thick.reserve_again(self._context, chosen, changing)
+            reserved = thick.reserve_again(self._context, chosen)
             outcome = planes.reconcile(self._context.target, desired)
             limits = {name: threshold.warning for name, threshold in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)

@@ -99,14 +99,12 @@ def sized(size: int, *, thick: bool) -> dict[str, str]:
     return {"refquota": str(size) if size else "none", "refreservation": "none"}
 
 
-def reserve_again(context: Context, stores: Sequence[Datastore], changing: Collection[str]) -> tuple[str, ...]:
-    """Sets missing refreservations, except while a job is `changing` the datastore. If the space is missing, capacity.findings
-    raises the alert.
-    """
+def reserve_again(context: Context, stores: Sequence[Datastore]) -> tuple[str, ...]:
+    """Sets missing refreservations. If the space is missing, capacity.findings raises the alert."""
     done = []
     for store in stores:
-        thick = store.state == "active" and store.thick and store.thick_stated
-        if thick and store.uuid not in changing and store.reserved < store.guaranteed:
+        thick = store.state == "active" and store.thick and store.thick_stated and not store.becoming_thick
+        if thick and store.reserved < store.guaranteed:
             try:
                 _reserve(context, store.kind, store.dataset, store.size)
             except zfs.ZfsError as problem:  # the others are reconciled
@@ -118,13 +116,13 @@ def reserve_again(context: Context, stores: Sequence[Datastore], changing: Colle
 
 def _reserve(context: Context, kind: str, dataset: str, size: int) -> None:
     refreservation = "auto" if kind == domain.VMFS else str(with_slack(size))
-    context.engine.set_properties(dataset, {"refreservation": refreservation})
+    context.engine.set_properties(dataset, {identity.THICK: "on", "refreservation": refreservation})
 
 
 def begin(kind: str, size: int) -> dict[str, str]:
     """Properties set before the data plane treats it as thick; the reservation follows when no blocks are shared."""
     wider = {} if kind == domain.VMFS else {"refquota": str(with_slack(size))}
-    return {identity.THICK: "on", **wider}
+    return {identity.THICK: identity.BECOMING, **wider}
 
 
 def make_thin(context: Context, kind: str, dataset: str, size: int) -> None:

@@ -13,7 +13,7 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LunSpace
 from appliance.worker import thick
-from appliance.zfs.errors import OutOfSpace, UnexpectedFailure
+from appliance.zfs.errors import OutOfSpace, PoolBusy, UnexpectedFailure
 from appliance.zfs.model import Volume
 
 
@@ -99,6 +99,30 @@ def test_a_datastore_with_shared_blocks_does_not_become_thick(
     assert says in problem["text"]
     assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
     assert appliance.get(f"/datastores/{store}")["thick"] is False
+
+
+def test_shared_blocks_are_not_reserved_though_it_can_not_be_made_thin_again(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until an admin makes it thick or thin, it shares nothing more."""
+    store = appliance.datastore("first")
+    shares(appliance, store, 65536)
+
+    def busy(*_: object) -> None:
+        raise PoolBusy("tank", "restore_range")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(thick, "make_thin", busy)
+        problem = change(appliance, store, {"thick": True}, expect="failed")["problem"]
+        assert problem["left"], problem
+    appliance.request("POST", "/reconcile")
+    assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thick")
+    appliance.service.periodic.capacity()
+    (alert,) = appliance.get("/alerts")["items"]
+    assert "was not made thick" in alert["text"] and "--thin" in alert["remedy"]
+    shares(appliance, store, 0)
+    change(appliance, store, {"thick": True})
+    assert volume(appliance, "first").refreservation > GIB and appliance.get("/alerts")["items"] == []
 
 
 def test_a_target_that_cannot_count_refuses(appliance: Appliance) -> None:
