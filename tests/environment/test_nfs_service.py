@@ -67,6 +67,11 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
     assert "ganesha.nfsd" in debian["Service"]["ExecStart"], "Debian's unit starts something else now"
 
 
+def test_systemd_refuses_to_reload() -> None:
+    """A reload would restore the exports of the daemon's start, which the unit copied to /run."""
+    assert settings()["ExecReload"] == [""]
+
+
 ZFS = """#!/bin/sh
 echo "$*" >>"{folder}/recorded"
 case "$*" in *hangs/*) trap "" TERM; echo $$ >"{folder}/hangs"; exec sleep 600;; esac
