@@ -47,6 +47,6 @@ struct fileops_dataset_shared {
     uint64_t shared, deduplicated;
 };
 
-/* Counts them in the background. The first call starts a count; a later one does if `restart` is set and no count is running. EOPNOTSUPP: the kernel module is not
+/* Counts them in the background. The first call starts a count. `restart` ends a running count and starts another one. EOPNOTSUPP: the kernel module is not
  * loaded or does not know this file system; otherwise the error that ended the count. */
 int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define NANOSECONDS (1000 * 1000 * 1000L)
@@ -60,14 +61,28 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     return 0;
 }
 
-/* Adds a whole file to the dataset's figures. */
+struct shared_count {
+    struct fileops_dataset *dataset;
+    uint64_t number;
+};
+
+static bool statistics_count_goes_on(const struct shared_count *count)
+{
+    pthread_mutex_lock(&count->dataset->lock);
+    const bool goes_on = count->dataset->shared_number == count->number;
+    pthread_mutex_unlock(&count->dataset->lock);
+    return goes_on && !dataset_is_unused(count->dataset);
+}
+
+/* Adds a whole file to the dataset's figures. A count that must end closes the file within 0.1 s. */
 static int statistics_count_file(void *context, const struct walk_name *name)
 {
-    struct fileops_dataset *dataset = context;
+    const struct shared_count *count = context;
+    struct fileops_dataset *dataset = count->dataset;
     struct space_figures sum = {0}, figures;
     struct stat status;
 
-    if (dataset_is_unused(dataset))
+    if (!statistics_count_goes_on(count))
         return ECANCELED;
     int error = walk_file_status(name, &status);
     if (error != 0)
@@ -77,15 +92,19 @@ static int statistics_count_file(void *context, const struct walk_name *name)
         return errno == ENOENT ? 0 : errno;
     const uint64_t size = (uint64_t)status.st_size;
     while (error == 0 && sum.done < size) {
-        error = space_query(file, sum.done, size, NANOSECONDS, &figures);
+        error = space_query(file, sum.done, size, NANOSECONDS / 10, &figures);
         if (error == 0 && figures.done == 0)
             error = EIO;
+        if (!statistics_count_goes_on(count))
+            error = ECANCELED;
         count_add(&sum, &figures);
     }
     close(file);
     pthread_mutex_lock(&dataset->lock);
-    dataset->shared.shared += sum.shared;
-    dataset->shared.deduplicated += sum.deduplicated;
+    if (dataset->shared_number == count->number) {
+        dataset->shared.shared += sum.shared;
+        dataset->shared.deduplicated += sum.deduplicated;
+    }
     pthread_mutex_unlock(&dataset->lock);
     return error;
 }
@@ -103,40 +122,63 @@ static void statistics_wait_for_group(const char *root)
     close(file);
 }
 
+static void statistics_end_count(const struct shared_count *count, int error)
+{
+    struct fileops_dataset *dataset = count->dataset;
+
+    pthread_mutex_lock(&dataset->lock);
+    dataset->shared_counts--;
+    if (dataset->shared_number == count->number) {
+        dataset->counting_shared = false;
+        dataset->shared_error = error;
+        dataset->shared.complete = error == 0;
+    }
+    pthread_cond_broadcast(&dataset->changed);
+    pthread_mutex_unlock(&dataset->lock);
+}
+
 static void *statistics_count_dataset(void *argument)
 {
-    struct fileops_dataset *dataset = argument;
+    struct shared_count count = *(struct shared_count *)argument;
 
-    statistics_wait_for_group(dataset->root);
-    const int error = walk_files(AT_FDCWD, dataset->root, statistics_count_file, dataset);
-    pthread_mutex_lock(&dataset->lock);
-    dataset->counting_shared = false;
-    dataset->shared_error = error;
-    dataset->shared.complete = error == 0;
-    pthread_mutex_unlock(&dataset->lock);
-    dataset_end_background(dataset);
+    free(argument);
+    statistics_wait_for_group(count.dataset->root);
+    statistics_end_count(&count, walk_files(AT_FDCWD, count.dataset->root, statistics_count_file, &count));
+    dataset_end_background(count.dataset);
     return NULL;
+}
+
+static int statistics_begin_count(struct fileops_dataset *dataset, uint64_t number)
+{
+    const struct shared_count count = {dataset, number};
+    struct shared_count *argument = malloc(sizeof(*argument));
+    int error = ENOMEM;
+
+    if (argument != NULL) {
+        *argument = count;
+        error = dataset_run_in_background(dataset, statistics_count_dataset, argument);
+    }
+    if (error != 0) {
+        free(argument);
+        statistics_end_count(&count, error);
+    }
+    return error;
 }
 
 int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared)
 {
     pthread_mutex_lock(&dataset->lock);
-    const bool begins = !dataset->counting_shared && (restart || (!dataset->shared.complete && dataset->shared_error == 0));
-    int error = begins || dataset->counting_shared ? 0 : dataset->shared_error;
+    const bool begins = restart || (!dataset->counting_shared && !dataset->shared.complete && dataset->shared_error == 0);
+    const int error = begins ? 0 : dataset->shared_error;
     if (begins) {
         dataset->shared = (struct fileops_dataset_shared){0};
         dataset->shared_error = 0;
         dataset->counting_shared = true;
+        dataset->shared_counts++;
+        dataset->shared_number++; /* ends an older count */
     }
     *shared = dataset->shared;
+    const uint64_t number = dataset->shared_number;
     pthread_mutex_unlock(&dataset->lock);
-    if (begins)
-        error = dataset_run_in_background(dataset, statistics_count_dataset, dataset);
-    if (begins && error != 0) {
-        pthread_mutex_lock(&dataset->lock);
-        dataset->counting_shared = false;
-        dataset->shared_error = error;
-        pthread_mutex_unlock(&dataset->lock);
-    }
-    return error;
+    return begins ? statistics_begin_count(dataset, number) : error;
 }

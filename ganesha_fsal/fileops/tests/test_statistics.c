@@ -326,6 +326,43 @@ static void what_all_files_share_is_summed_up(void **state)
     assert_int_equal(error, EOPNOTSUPP);
 }
 
+/* A clone may share blocks of a file that the older count has passed. */
+static void a_restart_counts_all_files_again(void **state)
+{
+    struct fileops_dataset_shared shared;
+    (void)state;
+    close(make_file("one", 4 * MIB));
+    close(make_file("two", 4 * MIB));
+    counted_by_one_call = MIB;
+    set_gate(5); /* the older count has passed a file */
+    assert_int_equal(fileops_dataset_shared(dataset, true, &shared), 0);
+    wait_for_queries(1);
+    assert_int_equal(fileops_dataset_shared(dataset, true, &shared), 0);
+    assert_int_equal(shared.shared, 0);
+    set_gate(UINT_MAX);
+    while (!shared.complete) {
+        pause_briefly();
+        assert_int_equal(fileops_dataset_shared(dataset, false, &shared), 0);
+    }
+    assert_int_equal(shared.shared, 2 * MIB);
+    assert_int_equal(files_begun, 4);
+}
+
+/* The export ends: nothing of its file system stays open. */
+static void a_count_of_all_files_ends_when_it_is_stopped(void **state)
+{
+    struct fileops_dataset_shared shared;
+    (void)state;
+    close(make_file("disk", 8 * MIB));
+    counted_by_one_call = 4096;
+    slow = true;
+    assert_int_equal(fileops_dataset_shared(dataset, true, &shared), 0);
+    while (files_begun == 0)
+        pause_briefly();
+    fileops_dataset_stop(dataset);
+    assert_int_equal(dataset->shared_counts, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +378,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_pool_is_waited_for_seldom, begin, end),
         cmocka_unit_test_setup_teardown(only_files_have_statistics, begin, end),
         cmocka_unit_test_setup_teardown(what_all_files_share_is_summed_up, begin, end),
+        cmocka_unit_test_setup_teardown(a_restart_counts_all_files_again, begin, end),
+        cmocka_unit_test_setup_teardown(a_count_of_all_files_ends_when_it_is_stopped, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
