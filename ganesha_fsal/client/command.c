@@ -30,7 +30,8 @@ static const char help[] =
     "  --mount-port PORT     Use this port for MOUNT, without the server's portmapper.\n"
     "  --help                Show this help.\n"
     "\n"
-    "Several destinations are cloned one after the other, until one fails. Ctrl-C aborts a full clone.\n"
+    "Several destinations are cloned one after the other, until one fails. Ctrl-C aborts a full clone, and ends\n"
+    "after the current fast clone.\n"
     "\n"
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not supported, 4 not found, 5 no access or read-only, 6 no space,\n"
     "            7 exists, 8 busy, 9 cancelled, 10 server not reached\n"
@@ -144,12 +145,14 @@ static int command_clone_file(struct vaainas_session *session, struct settings *
 static int command_clone_files(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
     bool several = arguments[2] != NULL;
+    struct vaainas_failure failure = {.error = VAAINAS_CANCELLED};
+    char **destination = arguments + 1;
     int code = DONE;
 
     settings->clone.source = arguments[0];
     settings->clone.progress = command_show_progress;
     settings->clone.context = settings;
-    for (char **destination = arguments + 1; *destination != NULL && code == DONE; destination++) {
+    for (; *destination != NULL && code == DONE && !interrupted; destination++) {
         settings->clone.destination = *destination;
         if (several) {
             printf("%s: ", *destination);
@@ -160,7 +163,10 @@ static int command_clone_files(struct vaainas_session *session, struct settings 
             printf("failed\n");
         fflush(stdout); /* for a reader at the other end of a pipe */
     }
-    return code;
+    if (*destination == NULL || code != DONE)
+        return code;
+    snprintf(failure.message, sizeof(failure.message), "%s and later destinations were not cloned", *destination);
+    return command_report(&failure);
 }
 
 static int command_fast_clone(struct vaainas_session *session, struct settings *settings, char **arguments)

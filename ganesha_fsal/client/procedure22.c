@@ -276,6 +276,10 @@ enum vaainas_error session_get_statistics(struct vaainas_session *session, const
 enum vaainas_error session_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure)
 {
     struct procedure22_result result;
+    const enum vaainas_error error = client_command(session, PROCEDURE22_RESERVE_SPACE, file, &result, failure);
 
-    return client_command(session, PROCEDURE22_RESERVE_SPACE, file, &result, failure);
+    if (error != VAAINAS_NO_SPACE)
+        return error;
+    return session_fail(failure, error,
+                        "Cannot reserve space: the datastore is thin, or its files need more than its size. Nothing was changed");
 }

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import random
+import signal
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.onc_rpc import opaque
 from support.onc_rpc_server import serving
 from support.programs import wait_for
-from support.vaai_nas import vaai_nas
+from support.vaai_nas import COMMAND, vaai_nas
 
 NFS_PROGRAM, NFSPROC3_LOOKUP, PROCEDURE22 = 100003, 3, 22
 NFS3ERR_STALE = 70
@@ -161,6 +164,36 @@ def test_a_replaced_file_gets_another_lookup(words: list[str], answers: list[byt
     with serving(answer, b"") as port:
         finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), words[0], "127.0.0.1:/one", *words[1:])
     assert (len(seen), len(requests) - SUPPORTED, finished.returncode) == (lookups, len(answers), code), finished.stderr
+
+
+def test_an_interrupted_command_begins_no_other_clone() -> None:
+    """The signal comes during the first of two fast clones, which ends."""
+    started: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
+    lookups: list[int] = []
+    requests: list[int] = []
+
+    def answer(program: int, procedure: int) -> bytes | None:
+        if program != NFS_PROGRAM:
+            return MOUNTED if procedure == 1 else b""
+        if procedure == NFSPROC3_LOOKUP:
+            lookups.append(procedure)
+            missing = len(lookups) % 2 == 0
+            return struct.pack(">I", 2) if missing else struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 0, 0)
+        if procedure == PROCEDURE22:
+            requests.append(procedure)
+            if len(requests) == SUPPORTED + 1:
+                started.get(timeout=60).send_signal(signal.SIGINT)
+            return COMPLETE if len(requests) > SUPPORTED else result(0)
+        return b""
+
+    with serving(answer, b"") as port:
+        ports = ("--nfs-port", str(port), "--mount-port", str(port))
+        words = [str(COMMAND), *ports, "fast-clone", "127.0.0.1:/one", "disk", "first", "second", "third"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.put(process)
+        said, failed = process.communicate(timeout=60)
+    assert (process.returncode, len(requests) - SUPPORTED, said) == (9, 1, "first: done: 4096 bytes\n"), failed
+    assert "second and later destinations were not cloned (cancelled)" in failed
 
 
 @pytest.mark.parametrize(("breaks", "code"), [(1, 0), (2, 10)], ids=["once", "again"])
