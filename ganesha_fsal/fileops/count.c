@@ -222,10 +222,9 @@ int count_file(struct fileops_dataset *dataset, int file, const struct stat *sta
     if (count == NULL)
         count = count_begin(dataset, file, status);
     if (count != NULL) {
-        result->complete = count_wait(count, until);
-        error = result->complete ? count->error : 0;
-        result->complete = result->complete && error == 0;
-        result->exact = result->complete && count->exact && same && (!ended || space_changes() == count->table);
+        const bool complete = count_wait(count, until);
+        error = complete ? count->error : 0;
+        result->exact = complete && count->exact && same && (!ended || space_changes() == count->table);
         result->figures = count->total;
         result->as_of = count->as_of;
     }

@@ -32,7 +32,7 @@ struct count {
 struct count_result {
     struct space_figures figures;
     int64_t as_of;
-    bool complete, exact;
+    bool exact;
 };
 
 /* Joins the running count of an open file, or begins one, and waits for its end until `until` of the monotonic clock. A count that took more than a second is

@@ -22,11 +22,6 @@ static struct fsal_obj_ops below;
 static fsal_status_t (*below_dynamic_info)(struct fsal_export *export, struct fsal_obj_handle *object,
                                            fsal_dynamicfsinfo_t *info);
 
-static fsal_status_t space_from_errno(int error)
-{
-    return fsalstat(error == EOPNOTSUPP ? ERR_FSAL_NOTSUPP : posix2fsal_error(error), error);
-}
-
 static bool space_has_no_space(fsal_status_t status)
 {
     return status.major == ERR_FSAL_NOSPC || status.major == ERR_FSAL_DQUOT;
@@ -87,7 +82,7 @@ static bool space_may_repeat(struct fsal_obj_handle *object, fsal_status_t *stat
         close(fd);
     if (retries)
         return true;
-    *status = retry->exhausted ? fsalstat(ERR_FSAL_DELAY, EAGAIN) : space_from_errno(ENOSPC);
+    *status = retry->exhausted ? fsalstat(ERR_FSAL_DELAY, EAGAIN) : posix2fsal_status(ENOSPC);
     return false;
 }
 
@@ -123,7 +118,7 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     }
     error = space_begin(object, io->offset + length, &change);
     if (error != 0) {
-        done(object, space_from_errno(error), io, argument);
+        done(object, posix2fsal_status(error), io, argument);
         return;
     }
     do {
@@ -144,9 +139,9 @@ static fsal_status_t space_set_size(struct fsal_obj_handle *object, bool bypass,
     int error = space_begin(object, attributes->filesize, &change);
 
     if (error != 0)
-        return space_from_errno(error);
+        return posix2fsal_status(error);
     error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
-    status = space_from_errno(error);
+    status = posix2fsal_status(error);
     if (error == 0) {
         do {
             status = below.setattr2(object, bypass, state, attributes);
@@ -216,7 +211,7 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
     if (truncates && name != NULL)
         truncates = space_lookup_regular(object, name, &file);
     if (truncates && fileops_freeing_begin(zvaai_object(object)->dataset, file.st_ino) != 0)
-        return space_from_errno(EBUSY);
+        return posix2fsal_status(EBUSY);
     if (truncates)
         (void)fileops_growth_begin(zvaai_object(object)->dataset, file.st_ino, 0, &change);
     status = below.open2(object, state, flags, mode, name, attributes_in, verifier, opened, attributes_out, caller_perm_check,
@@ -240,9 +235,9 @@ static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t
         return below.reopen2(object, state, flags);
     error = space_begin(object, 0, &change);
     if (error != 0)
-        return space_from_errno(error);
+        return posix2fsal_status(error);
     error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
-    status = error != 0 ? space_from_errno(error) : below.reopen2(object, state, flags);
+    status = error != 0 ? posix2fsal_status(error) : below.reopen2(object, state, flags);
     if (error == 0)
         fileops_freeing_end(space_dataset_of(object), object->fileid);
     space_end(object, &change, false);
@@ -258,14 +253,14 @@ static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct stat
     int error;
 
     if (offset > INT64_MAX || length > INT64_MAX - offset)
-        return space_from_errno(EFBIG);
+        return posix2fsal_status(EFBIG);
     if (space_dataset_of(object) == NULL)
         return below.fallocate(object, state, offset, length, allocate);
     if (allocate)
-        return space_from_errno(EOPNOTSUPP);
+        return posix2fsal_status(EOPNOTSUPP);
     error = fileops_freeing_begin(space_dataset_of(object), object->fileid);
     if (error != 0)
-        return space_from_errno(error);
+        return posix2fsal_status(error);
     status = below.fallocate(object, state, offset, length, allocate);
     fileops_freeing_end(space_dataset_of(object), object->fileid);
     return stable_after(status, object);

@@ -226,7 +226,6 @@ static struct json_object *control_shown_job(const struct vaai_nas_job *job)
     for (size_t i = 0; i < FILEOPS_FALLBACK_COUNT; i++)
         control_add_bytes(fallback, fileops_fallback_name((enum fileops_fallback)i), job->fallback_bytes[i]);
     json_object_object_add(result, "fallback_bytes", fallback);
-    control_add_bytes(result, "elapsed_milliseconds", job->elapsed_milliseconds);
     return result;
 }
 

@@ -146,10 +146,8 @@ static void job_finish(struct job *job, int error, const struct fileops_clone_re
     struct vaai_nas_jobs *jobs = job->jobs;
     struct vaai_nas_order *order = job->order;
     struct vaai_nas_job end;
-    struct timespec ended;
 
     jobs->adapter->changed(&order->destination);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
     pthread_mutex_lock(&jobs->lock);
     end = job->shown;
     const bool given_up = job->given_up;
@@ -161,7 +159,6 @@ static void job_finish(struct job *job, int error, const struct fileops_clone_re
     pthread_mutex_lock(&jobs->lock);
     job->order = NULL;
     job->shown = end;
-    job->ended = ended;
     job->lane->active--;
     pthread_cond_broadcast(&jobs->ended);
     pthread_mutex_unlock(&jobs->lock);

@@ -24,17 +24,6 @@ bool job_is_same_request(const struct vaai_nas_clone *clone, const struct vaai_n
            strcmp(clone->name, other->name) == 0 && clone->fast == other->fast;
 }
 
-void job_show(const struct job *job, struct vaai_nas_job *shown)
-{
-    struct timespec end = job->ended;
-
-    if (job_is_active(job))
-        clock_gettime(CLOCK_MONOTONIC, &end);
-    const int64_t milliseconds = (end.tv_sec - job->began.tv_sec) * 1000 + (end.tv_nsec - job->began.tv_nsec) / 1000000;
-    *shown = job->shown;
-    shown->elapsed_milliseconds = milliseconds < 0 ? 0 : milliseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)milliseconds;
-}
-
 struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone)
 {
     struct job *job = job_has_request_id(clone) ? jobs->newest : NULL;

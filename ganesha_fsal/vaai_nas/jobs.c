@@ -151,13 +151,13 @@ static void jobs_wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint
 {
     struct lane *lane = job->lane;
 
-    job_show(job, shown);
+    *shown = job->shown;
     if (!job_is_active(job) || milliseconds == 0 || !jobs_take_place(jobs, lane))
         return;
     job = jobs_wait_in_place(jobs, shown->id, milliseconds);
     jobs_release_place(jobs, lane);
     if (job != NULL)
-        job_show(job, shown);
+        *shown = job->shown;
 }
 
 /* Waits in a place for the job's end. Cancels the job after the limit. */
@@ -177,7 +177,7 @@ static enum vaai_nas_status jobs_cancel(struct vaai_nas_jobs *jobs, struct job *
     if (job == NULL)
         return VAAI_NAS_NOT_FOUND;
     const uint64_t id = job->shown.id;
-    job_show(job, shown);
+    *shown = job->shown;
     if (job_is_active(job))
         job_cancel(job);
     job = jobs_find_id(jobs, id);
@@ -227,11 +227,11 @@ static enum vaai_nas_status jobs_do_in_place(struct vaai_nas_jobs *jobs, struct 
 
     if (job == NULL)
         return status;
-    job_show(job, shown);
+    *shown = job->shown;
     job = jobs_wait_or_give_up(jobs, shown->id);
     if (job == NULL)
         return VAAI_NAS_FAULT;
-    job_show(job, shown);
+    *shown = job->shown;
     if (shown->state == VAAI_NAS_COMPLETE)
         return VAAI_NAS_OK;
     const bool active = job_is_active(job);
@@ -271,7 +271,7 @@ enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, cons
                           strcmp(job->clone.destination_path, clone->destination_path) == 0 && job->clone.fast == clone->fast;
         status = same ? VAAI_NAS_OK : VAAI_NAS_EXISTS;
         if (same)
-            job_show(job, shown);
+            *shown = job->shown;
     }
     pthread_mutex_unlock(&jobs->lock);
     return status;
@@ -284,7 +284,7 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = jobs_find_in_export(jobs, id, export_id, &status);
     if (job != NULL)
-        job_show(job, shown);
+        *shown = job->shown;
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
@@ -295,7 +295,7 @@ enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = jobs_find_destination(jobs, device, inode, "");
     if (job != NULL) {
-        job_show(job, &listed->job);
+        listed->job = job->shown;
         listed->destination = job->clone.destination;
         listed->owner = job->owner;
     }

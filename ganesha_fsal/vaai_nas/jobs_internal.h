@@ -20,7 +20,7 @@ struct job {
     dev_t device; /* of the destination: the file, or the directory of the name */
     ino_t inode;
     uid_t owner;
-    struct timespec began, ended;
+    struct timespec began;
     bool cancelled;
     bool given_up; /* cancelled because its caller cannot wait longer */
     uint16_t source_export_id;
@@ -67,9 +67,6 @@ bool job_has_request_id(const struct vaai_nas_clone *clone);
 bool job_is_same_request(const struct vaai_nas_clone *clone, const struct vaai_nas_clone *other);
 
 /* The functions below need the lock. */
-
-/* The current state of the job. */
-void job_show(const struct job *job, struct vaai_nas_job *shown);
 
 /* The latest job, or NULL. */
 struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone);

@@ -56,7 +56,6 @@ struct vaai_nas_job {
     enum vaai_nas_status status; /* of VAAI_NAS_FAILED */
     uint64_t total_bytes, done_bytes, cloned_bytes, copied_bytes, hole_bytes;
     uint64_t fallback_bytes[FILEOPS_FALLBACK_COUNT]; /* of copied_bytes, by reason */
-    uint32_t elapsed_milliseconds;
     uint16_t export_id;
     char host[VAAI_NAS_HOST_SIZE];
     char reason[VAAI_NAS_REASON_SIZE]; /* of a failure, or of copied bytes */

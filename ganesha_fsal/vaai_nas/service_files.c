@@ -182,13 +182,10 @@ static enum vaai_nas_status service_find_begun(struct vaai_nas_service *service,
                                                const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
                                                char reason[VAAI_NAS_REASON_SIZE])
 {
-    const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
-
     const enum vaai_nas_status status = vaai_nas_jobs_get_of_paths(service->jobs, clone, export_id, job);
+
     if (status == VAAI_NAS_EXISTS)
         snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id belongs to another request; nothing was changed: use a new id");
-    if (status != VAAI_NAS_NOT_FOUND)
-        service_end(service, &counted, &local, "", status);
     return status;
 }
 
@@ -217,40 +214,14 @@ enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service,
     return status;
 }
 
-typedef enum vaai_nas_status job_call(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
-                                      struct vaai_nas_job *job);
-
-/* Neither touches a file: jobs are reported and cancelled even without export and destination. */
-static enum vaai_nas_status service_get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
-                                        struct vaai_nas_job *job)
-{
-    return vaai_nas_jobs_get(service->jobs, id, export_id, job);
-}
-
-static enum vaai_nas_status service_cancel(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
-                                           struct vaai_nas_job *job)
-{
-    return vaai_nas_jobs_cancel(service->jobs, id, export_id, job);
-}
-
-static enum vaai_nas_status service_call_of_job(struct vaai_nas_service *service, job_call *of, uint16_t export_id, uint64_t id,
-                                                struct vaai_nas_job *job)
-{
-    const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
-    const enum vaai_nas_status status = of(service, export_id, id, job);
-
-    service_end(service, &counted, &local, "", status);
-    return status;
-}
-
 enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                            struct vaai_nas_job *job)
 {
-    return service_call_of_job(service, service_get, export_id, id, job);
+    return vaai_nas_jobs_get(service->jobs, id, export_id, job);
 }
 
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                               struct vaai_nas_job *job)
 {
-    return service_call_of_job(service, service_cancel, export_id, id, job);
+    return vaai_nas_jobs_cancel(service->jobs, id, export_id, job);
 }
