@@ -70,7 +70,7 @@ class ExportSpace(msgspec.Struct, frozen=True, rename=_in_bytes):
     admitted: int
     """Sum over its files of the size, rounded up to the record size, and 16 KiB."""
     counting: bool
-    """The daemon is still counting: a file may grow by 1 MiB only."""
+    """The daemon is still counting: a file can grow by 1 MiB at a time."""
     problem: str
     """Why the count may be wrong; "" if it is correct."""
 

@@ -266,7 +266,7 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
         snprintf(status->problem, sizeof(status->problem),
-                 "files can't be counted (%.60s): files can grow by 1 MiB at most; counting is repeated each minute",
+                 "The server cannot count the files (%.60s) and tries again each minute. Until then a file can grow by 1 MiB at a time",
                  strerrordesc_np(dataset->count_error));
     else if (status->admitted > status->size)
         snprintf(status->problem, sizeof(status->problem), "its files exceed its size: no file can grow until others are deleted");

@@ -37,7 +37,7 @@ struct fileops_dataset_status {
     bool counting;     /* the files are still being counted: `admitted` is a part */
     uint64_t size;     /* bytes; 0: thin */
     uint64_t admitted; /* bytes of the files, as admission.h counts them */
-    char problem[160]; /* for people; empty: none */
+    char problem[192]; /* for people; empty: none */
 };
 void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status);
 

@@ -18,8 +18,9 @@ struct fileops_statistics {
 /* The answer comes within a second, counted or not. */
 #define FILEOPS_STATISTICS_MILLISECONDS 900
 
-/* Reads them for an open file. The figures are of the last synced state of the pool. The call waits for newer changes of the file, but ends a transaction group at
- * most every 5 s in one dataset. A longer count continues in the background, and callers for the same file join it. Until its end `unique` is an upper bound.
+/* Reads them for an open file. The figures are of the last synced state of the pool. If the file has newer changes, the call first ends their transaction group,
+ * once in 5 s for each dataset. Otherwise the figures are those before the changes. A longer count continues in the background, and callers for the same file join it.
+ * Until its end `unique` is an upper bound.
  * EISDIR: not a regular file. */
 int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
 

@@ -101,6 +101,8 @@ static void *control_refused(struct control_failure *failure, enum vaai_nas_stat
 {
     failure->status = status;
     failure->field = field;
+    if (failure->reason[0] == 0 && status == VAAI_NAS_BUSY)
+        strcpy(failure->reason, "too many requests wait for files of this datastore: its pool may hang. Try again later");
     if (failure->reason[0] == 0)
         snprintf(failure->reason, sizeof(failure->reason), "%s%s%s", field != NULL ? field : "", field != NULL ? ": " : "",
                  vaai_nas_status_name(status));
@@ -200,6 +202,9 @@ struct json_object *control_space_shared(struct vaai_nas_service *service, struc
     if (!control_read_parameters(parameters, names, 2, &values, failure))
         return NULL;
     const enum vaai_nas_status status = vaai_nas_get_shared(service, (uint16_t)values.export, values.restart, &shared);
+    if (status == VAAI_NAS_NOT_SUPPORTED)
+        strcpy(failure->reason, "the kernel module zvol_clone is not loaded, or does not fit this OpenZFS: "
+                                "apt install zvaai-zvol-clone-dkms; systemctl restart zvol_clone");
     if (status != VAAI_NAS_OK)
         return control_refused(failure, status, "export");
     struct json_object *result = json_object_new_object();

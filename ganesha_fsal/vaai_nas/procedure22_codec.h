@@ -7,7 +7,7 @@
 
 /*
  * NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi sends it: bytes in, request out; result in, bytes out. Pure: no
- * memory is allocated, nothing is called. Both directions, because the client library and the tests need the other one.
+ * memory is allocated, nothing is called. Both directions, because `vaai-nas` and the tests need the other one.
  *
  *     args:   opaque destination<64>; enum { NEED_SRC_FH = 0, OTHER = 1 }; if NEED_SRC_FH: opaque source<64>; opaque cmdarg<1024>
  *     result: int32 status (nfsstat3); opaque cmdres<1024>

@@ -51,7 +51,7 @@ static int end(void **state)
 
 static bool count_failed(const struct fileops_dataset_status *status)
 {
-    return strstr(status->problem, "can't be counted") != NULL;
+    return strstr(status->problem, "cannot count the files") != NULL;
 }
 
 static struct fileops_dataset_status counted(void)

@@ -182,12 +182,12 @@ static void expect(void *service, const char *method, const char *parameters, co
     free(answer);
 }
 
-static void wait_until(void *service, const char *about, const char *part)
+static void wait_until(void *service, const char *method, const char *about, const char *part)
 {
     char request[256];
     bool present = false;
 
-    snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"method\":\"job.get\",\"params\":%s}", about);
+    snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":%s}", method, about);
     while (!present) {
         char *answer = call(service, request);
         present = strstr(answer, part) != NULL;
@@ -254,6 +254,8 @@ static void shared_bytes_come_from_the_module(void **state)
     expect(*state, "space.shared", "{\"export\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
     expect(*state, "space.shared", "{\"export\":1,\"restart\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
     expect(*state, "space.shared", "{\"export\":2,\"restart\":true}", "\"status\":\"stale\"");
+    expect(*state, "space.shared", "{\"export\":1,\"restart\":true}", "\"complete\":false");
+    wait_until(*state, "space.shared", "{\"export\":1,\"restart\":false}", "systemctl restart zvol_clone");
 }
 
 static void a_clone_is_one_job(void **state)
@@ -270,7 +272,7 @@ static void a_clone_is_one_job(void **state)
            "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}",
            "\"status\":\"exists\",\"field\":\"request_id\"");
     __atomic_store_n(&gate_open, true, __ATOMIC_SEQ_CST);
-    wait_until(*state, about, "\"state\":\"complete\"");
+    wait_until(*state, "job.get", about, "\"state\":\"complete\"");
     expect(*state, "job.get", "{\"export\":1,\"job\":77}", "\"status\":\"interrupted\",\"field\":\"job\"");
     assert_int_equal(clones_begun, 1);
 }
@@ -355,13 +357,14 @@ static void what_hangs_keeps_others_from_nothing(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, list_export_2, *state), 0);
     wait_for_hanging(FILE_CALLS_EXPORT_MAX);
     expect(*state, "files.list", "{\"export\":2}", "\"status\":\"busy\"");
+    expect(*state, "files.list", "{\"export\":2}", "its pool may hang. Try again later");
     expect(*state, "file.statistics", "{\"export\":2,\"path\":\"a\"}", "\"status\":\"busy\"");
     expect(*state, "clone.start",
            "{\"export\":2,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"ffffffffffffffffffffffffffffffff\"}",
            "\"status\":\"busy\",\"field\":null");
     expect(*state, "files.list", "{\"export\":1}", "\"complete\":true");
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
-    wait_until(*state, about, "\"state\":\"complete\"");
+    wait_until(*state, "job.get", about, "\"state\":\"complete\"");
     expect(*state, "job.get", "{\"export\":2,\"job\":77}", "\"status\":\"interrupted\"");
     expect(*state, "statistics.get", "{}", "\"hosts\":[");
     __atomic_store_n(&hangs, false, __ATOMIC_SEQ_CST);
@@ -413,7 +416,7 @@ static void cloned_and_copied_bytes_are_reported(void **state)
         job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
 
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
-    wait_until(*state, about, "\"state\":\"complete\"");
+    wait_until(*state, "job.get", about, "\"state\":\"complete\"");
     expect(*state, "job.get", about, "\"cloned_bytes\":60,\"copied_bytes\":30,\"hole_bytes\":10");
     expect(*state, "job.get", about, "\"misaligned\":30");
     assert_int_equal(owner, getuid()); /* of the source, not of the caller */
