@@ -183,6 +183,8 @@ class Mounts:
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, arguments["properties"])
+            if "mountpoint" in arguments["properties"]:
+                self._nothing_below(engine, filesystem.name)
             _refuse_reservations_of_another_pool(
                 engine, filesystem.name, arguments["properties"].get("mountpoint", filesystem.mountpoint)
             )
@@ -288,6 +290,12 @@ class Mounts:
         if "mountpoint" not in made and made.get("canmount", "on") == "on":
             self._no_mountpoint_above(engine, name)
         return made
+
+    def _nothing_below(self, engine: ZfsEngine, name: str) -> None:
+        """With the mountpoint, OpenZFS would mount what inherits it."""
+        below = [other.name for other in engine.filesystems(name) if other.name.startswith(f"{name}/")]
+        if below:
+            raise Refused(f"{below[0]} lies below {name}, and would be mounted too")
 
     def _no_mountpoint_above(self, engine: ZfsEngine, name: str) -> None:
         try:

@@ -43,6 +43,14 @@ def is_safe(engine: ZfsEngine, name: str) -> bool:
     return {properties[key].value for key in ("setuid", "devices", "exec")} == {"off"}
 
 
+def test_no_mountpoint_for_what_lies_below(client: HelperClient) -> None:
+    """OpenZFS would mount it too, through a link that an NFS client has made."""
+    client.create_filesystem("tank/a", properties={"mountpoint": "none"})
+    client.create_filesystem("tank/a/b", properties={})
+    with pytest.raises(Refused, match="lies below tank/a"):
+        client.set_properties("tank/a", {"mountpoint": "/srv/zvaai/a"})
+
+
 def test_where() -> None:
     assert is_allowed("/srv/zvaai/a", ("/srv/zvaai/",))
     elsewhere = ("/srv/zvaai", "/srv/zvaai/", "/srv/zvaai/a/b", "/srv/zvaai/..", "/srv/zvaai/.", "/etc", "", "/srv/zvaai-a")
