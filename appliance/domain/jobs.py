@@ -150,7 +150,10 @@ def is_claimed(session: Session, claims: Claims) -> bool:
 
 def _claimed(claims: Claims) -> list[tuple[str, str | int]]:
     name = claims.name.lower() if claims.name is not None else None
-    values = (("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share))
+    values = (
+        ("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share),
+        ("designation", claims.designation),
+    )  # fmt: skip
     return [(what, value) for what, value in values if value is not None]
 
 
@@ -186,8 +189,10 @@ def end(
     if state == SUCCEEDED:
         ended.percent = 100
         for earlier in session.scalars(_abandoned().where(Job.sequence < ended.sequence)):
-            if ended.subject in (out := plan_of(earlier).out_of_service):
-                note(session, earlier.id, out_of_service=[uuid for uuid in out if uuid != ended.subject])
+            out = plan_of(earlier).out_of_service
+            is_over = ended.subject == earlier.subject and ended.kind in (earlier.kind, "pool.import")
+            if is_over or ended.subject in out:
+                note(session, earlier.id, out_of_service=[] if is_over else [uuid for uuid in out if uuid != ended.subject])
     _changed(session, ended)
 
 
@@ -213,8 +218,8 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
     if abandoned.state != RUNNING:
         raise ConflictError(f"Cannot abandon the job: it is {abandoned.state}. Only a running job can be abandoned")
     text = f"abandoned by {actor} at step '{abandoned.step}'. The step may still be done when the pool answers"
-    if out := plan_of(abandoned).out_of_service:
-        text = f"{text}. {', '.join(out)} remains out of service until another job of the datastore succeeds"
+    if plan_of(abandoned).out_of_service:
+        text = f"{text}. Its datastores remain out of service. When the pool answers, repeat the job"
     end(session, job_id, FAILED, problem={"code": ABANDONED, "text": text, "left": None})
     return abandoned
 
@@ -226,7 +231,12 @@ def _abandoned() -> Select[tuple[Job]]:
 def out_of_service(session: Session) -> set[str]:
     """Datastores that no host may see: a running or abandoned job has removed them, and no later job has succeeded."""
     running = session.scalars(select(Job).where(Job.state == RUNNING))
-    return {uuid for job in (*running, *session.scalars(_abandoned())) for uuid in plan_of(job).out_of_service}
+    return {uuid for job in running for uuid in plan_of(job).out_of_service} | out_by_abandoned(session).keys()
+
+
+def out_by_abandoned(session: Session) -> dict[str, Job]:
+    """Datastores that an abandoned job has removed, with the job."""
+    return {uuid: job for job in session.scalars(_abandoned()) for uuid in plan_of(job).out_of_service}
 
 
 def _changed(session: Session, changed: Job) -> None:

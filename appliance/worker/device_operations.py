@@ -132,8 +132,8 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
             if request.action == "offline":
                 check_offline(pool, device)
         plan = DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
-        # A job that hangs in a suspended pool ends only after `clear`.
-        return replace(plan, pools=()) if request.action == "clear" else plan
+        # A job that hangs in a suspended pool ends only after `clear`, which waits for none.
+        return replace(plan, subject=f"{plan.subject}/clear", pools=()) if request.action == "clear" else plan
 
     def change(self, context: Context, plan: DevicePlan) -> None:
         if plan.action == "offline":

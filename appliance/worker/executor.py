@@ -46,6 +46,8 @@ _TRIES_CANCELLABLE = 40
 """About five minutes, because the other process may be restarting."""
 _WITHOUT_POOL = 4
 """Concurrent jobs without a pool: clones of files, restores of VMs, support bundles."""
+_AT_ONCE = device_operations.ChangeDevice.kind
+"""Without a pool, it clears errors of a suspended pool, in which the others may hang."""
 _POLL_SECONDS = 5.0
 """Queued jobs are cancelled, and jobs abandoned, in the database."""
 _RECOVERY_SECONDS = 0.1
@@ -170,7 +172,7 @@ class Executor:
         started = False
         for job in active:
             pools = set(jobs.plan_of(job).pools)
-            waits = bool(pools & taken) if pools else without_pool >= _WITHOUT_POOL
+            waits = bool(pools & taken) if pools else without_pool >= _WITHOUT_POOL and job.kind != _AT_ONCE
             taken |= pools
             if waits or job.id in self._running:
                 continue
@@ -249,7 +251,7 @@ class Executor:
             resumed = job.state == jobs.RUNNING
             jobs.begin(session, job_id)
 
-        begun, attempt = [0], 1
+        begun, attempt = [job.percent], 1
 
         def advance(step: str, percent: int) -> None:
             with self._context.store.session() as session:

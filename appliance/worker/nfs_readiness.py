@@ -71,7 +71,7 @@ def _thick(store: Datastore, space: Admitted) -> Check:
     if space.admitted is None or space.problem:
         return Check("thick", title, UNKNOWN if space.admitted is None else FAILED, space.problem, remedy, store.id)
     if space.counting:
-        evidence = "the NFS server still counts: files do not grow by more than 1 MiB"
+        evidence = "the NFS server still counts: a file can grow by 1 MiB at a time"
         remedy = "The count runs in the background. Check again in some minutes"
         return Check("thick", title, WARNING, evidence, remedy, store.id)
     return Check("thick", title, OK, f"its files need {space.admitted} of {store.size} bytes", "", store.id)

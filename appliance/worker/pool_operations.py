@@ -40,8 +40,18 @@ def update_capacity_alerts(context: Context) -> None:
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
+        out = jobs.out_by_abandoned(session)
         changing = {f"capacity:thick:{store}" for store in becoming_thick(session)}  # the job reserves at its end
     findings = [finding for finding in findings if finding.key not in changing]
+    findings += [
+        Finding(
+            f"capacity:out:{store.id}", "critical", store.id,
+            f"{store.name} is not served: job {out[store.id].id} ({out[store.id].kind}) was abandoned",
+            "When the pool answers, repeat that job, or change the datastore in another way",
+        )
+        for store in stores
+        if store.state == "active" and store.id in out
+    ]  # fmt: skip
     context.alerts.update("capacity", findings)
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import delete
 
 from appliance.database.models import Job
 from appliance.domain import jobs, requests
+from appliance.worker import executor
 from appliance.worker.executor import BY_REQUEST, OPERATIONS
 from appliance.worker.pool_reading import PoolReading
 from appliance.worker.tests.test_files import until
@@ -134,7 +135,7 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
         assert appliance.request("POST", f"/jobs/{job}/abandon", role="operator").status_code == 403
         abandoned = appliance.request("POST", f"/jobs/{job}/abandon")
         assert abandoned.status_code == 200 and abandoned.json is not None and abandoned.json["state"] == "failed"
-        assert stuck in abandoned.json["problem"]["text"]
+        assert "repeat the job" in abandoned.json["problem"]["text"]
         appliance.service.context.reconciling.reconcile("test")
         assert stuck not in served(appliance), "its LUN stays out of service"
         assert appliance.request("POST", f"/jobs/{job}/abandon").status_code == 409
@@ -144,6 +145,8 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
     assert appliance.get(f"/jobs/{job}")["problem"]["code"] == "abandoned", "what its thread does afterwards changes nothing"
     appliance.service.context.reconciling.reconcile("test")
     assert stuck not in served(appliance), "it remains out of service"
+    appliance.service.periodic.capacity()
+    until(lambda: any("is not served" in alert["text"] for alert in appliance.get("/alerts")["items"]))
     within(30, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
     appliance.service.context.reconciling.reconcile("test")
     assert stuck in served(appliance), "another job of it has succeeded"
@@ -161,6 +164,31 @@ def test_clear_waits_for_no_job_of_its_pool(appliance: Appliance, hanging: str) 
         appliance.job("POST", f"/pools/{hanging}/device", {"device": device, "action": "clear"})
         assert job is not None and appliance.get(f"/jobs/{job['id']}")["state"] == "running"
     assert appliance.ended(job["id"])["state"] == "succeeded"
+
+
+def test_clear_waits_for_no_other_job_either(appliance: Appliance, hanging: str) -> None:
+    """Neither for another change of the pool that hangs, nor for a place among the jobs without a pool."""
+    device = appliance.get(f"/pools/{hanging}")["vdevs"][0]["path"]
+    with pytest.MonkeyPatch.context() as patch, appliance.simulator.held_next("trim_start"):
+        patch.setattr(executor, "_WITHOUT_POOL", 0)
+        job = appliance.request("POST", f"/pools/{hanging}/trim", {"action": "start"}).json
+        wait_for(lambda: not appliance.simulator.waits["trim_start"])
+        appliance.job("POST", f"/pools/{hanging}/device", {"device": device, "action": "clear"})
+        assert job is not None and appliance.get(f"/jobs/{job['id']}")["state"] == "running"
+
+
+def test_an_export_that_was_abandoned_ends_with_the_next_import(appliance: Appliance, hanging: str) -> None:
+    stuck = next(datastore["id"] for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
+    with appliance.simulator.held_next("export_pool"):
+        job = appliance.request("POST", f"/pools/{hanging}/export", {}).json
+        assert job is not None
+        wait_for(lambda: not appliance.simulator.waits["export_pool"])
+        assert appliance.request("POST", f"/jobs/{job['id']}/abandon").status_code == 200
+    appliance.ended(job["id"])
+    wait_for(lambda: all(pool["name"] != hanging for pool in appliance.get("/pools")["items"]))
+    appliance.job("POST", "/pools/import", {"pool": hanging})
+    appliance.service.context.reconciling.reconcile("test")
+    assert stuck in served(appliance)
 
 
 def served(appliance: Appliance) -> set[str]:
