@@ -52,7 +52,7 @@ class ExportSettings:
 
 @dataclass(frozen=True)
 class Export:
-    """An export of a dataset, for `clients` alone: addresses, networks (CIDR), host names, netgroups."""
+    """An export of a dataset, for `clients` alone: addresses and networks (CIDR)."""
 
     export_id: int
     path: Path
@@ -162,10 +162,6 @@ class ExportControl(ABC):
 
         Clients get stale handles. After a timeout the daemon may still serve the export, but not after a restart.
         """
-
-    @abstractmethod
-    def forget(self, export_id: int) -> None:
-        """Removes the export's file, without a call of the daemon, which still serves the export until its restart."""
 
     @abstractmethod
     def clients(self) -> Clients:

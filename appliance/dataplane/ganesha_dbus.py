@@ -45,7 +45,7 @@ _UNREACHABLE = {
 
 
 class Ganesha(ExportControl):
-    """A running daemon, and the folder of its exports. Not thread-safe."""
+    """A running daemon, and the folder of its exports. Changes need a lock."""
 
     def __init__(self, exports: Path, bus: str = "SYSTEM", with_each: Path | None = None, *, timeout_s: float = 30) -> None:
         """`with_each`: a configuration file sent with each new export, if it exists (docs/vaai_nas.md, Configuration)."""
@@ -203,11 +203,6 @@ class Ganesha(ExportControl):
             if before:
                 _replace(path, before)
             raise
-
-    def forget(self, export_id: int) -> None:
-        self._check_folder()
-        self._file(export_id).unlink(missing_ok=True)
-        _sync(self._folder)
 
 
 def _seconds(timestamp: tuple[int, int]) -> float | None:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from appliance.dataplane.export_file import read
 from appliance.dataplane.ganesha import Export, ExportControl, ExportSettings
 from appliance.helper.mounts import is_allowed, is_of_reservations, refuse_copy
 from appliance.zfs.engine import ZfsEngine
@@ -37,10 +36,6 @@ class Exports(ABC):
     @abstractmethod
     def remove_export(self, number: int) -> None:
         """Removes an export. Raises NoSuchExportError, ExportRefusedError, and Refused for another owner's export."""
-
-    @abstractmethod
-    def forget_export(self, number: int) -> None:
-        """Removes the export's file, without a request to ganesha. Raises Refused for a file that is not of a datastore."""
 
 
 class CheckedExports(Exports):
@@ -78,14 +73,6 @@ class CheckedExports(Exports):
         with self._lock:
             self._ours(number)
             self._control.remove(number)
-
-    def forget_export(self, number: int) -> None:
-        with self._lock:
-            text = self._control.files().get(number)
-            export = read(text) if text is not None else None
-            if text is not None and (export is None or not is_allowed(str(export.path), self._directories)):
-                raise Refused(f"the file of export {number} is none that the appliance has written: remove it by hand")
-            self._control.forget(number)
 
     def _export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> Export:
         return Export(

@@ -54,7 +54,7 @@ def target_state(
                 guid=None if context.on_files else store.guid,
             )
             luns[store.lun] = lun if store.designation is None else _with_names(lun, store.designation)
-    # While a pool is suspended, exported or not imported, hosts see their disks as not ready, not as missing.
+    # While a pool is suspended, or not imported, hosts see their disks as not ready, not as missing.
     seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
     unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
     groups = {

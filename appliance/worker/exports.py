@@ -43,10 +43,6 @@ class ExportsByHelper(Ganesha):
         with _refused():
             self._helper.remove_export(export_id)
 
-    def forget(self, export_id: int) -> None:
-        with _refused():
-            self._helper.forget_export(export_id)
-
 
 def _settings(export: Export) -> ExportSettings:
     return ExportSettings(list(export.clients), export.thick_size)

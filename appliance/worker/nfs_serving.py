@@ -158,4 +158,6 @@ class Serving:
 def covered(topmost: Callable[[str], str | None] | None, path: str, dataset: str) -> str | None:
     """Why the dataset is hidden at its mountpoint, if it is: a received copy has the same mountpoint."""
     visible = topmost(path) if topmost else dataset
-    return None if visible == dataset else f"at {path} is {visible or 'nothing'} mounted, and not {dataset}: unmount it"
+    if visible is None:
+        return f"{dataset} is not mounted at {path}. Run: zvaai reconcile"
+    return None if visible == dataset else f"{visible} hides {dataset} at {path}. Run: zfs unmount {visible}"

@@ -6,7 +6,6 @@ import time
 from sqlalchemy import select
 
 from appliance.database.models import HostGroup
-from appliance.dataplane import export_file
 from appliance.domain import datastores as domain
 from appliance.domain import identity, requests
 from appliance.domain.errors import ConflictError
@@ -173,10 +172,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
 
 
 class ForgetPlan(Plan, frozen=True, kw_only=True):
-    """`export`: its number, if it was an NFS datastore."""
-
     uuid: str
-    export: int | None
     force: bool
 
 
@@ -191,7 +187,7 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
         if hidden := [pool.name for pool in context.scan(60).pools if unlisted(pool)]:
             raise ConflictError("Cannot forget it: a pool that cannot be read can have it. Repair the pool first", hidden)
         steps.unused(context, store, request.force, "they do not get it back with its pool")
-        return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force, export=store.export)
+        return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force)
 
     def run(self, context: Context, plan: ForgetPlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Does nothing for a datastore that exists again."""
@@ -200,10 +196,6 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
             raise ConflictError("it is not missing any more", [plan.uuid])
         steps.still_unused(context, plan.uuid, plan.force)
         advance("forgetting it", 10)
-        if plan.export is not None:  # while its pool is missing, the reconciler does not remove unknown exports
-            export = export_file.read(context.nfs.files().get(plan.export, ""))
-            if export is None or export.dataset not in {store.dataset for store in stores if store.state == "active"}:
-                context.nfs.forget(plan.export)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
         return DatastoreResult(datastore=plan.uuid, problems=steps.problems_serving(context, self.kind))

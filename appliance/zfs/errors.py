@@ -314,7 +314,7 @@ class Timeout(ZfsError):
 
     operation: str
     seconds: float
-    text = "{operation}: no end within {seconds:g} s; check whether it was done"
+    text = "{operation} did not end within {seconds:g} s and may still take effect. Check before you repeat it"
 
 
 class NotSupported(ZfsError):

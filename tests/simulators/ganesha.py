@@ -63,8 +63,8 @@ class GaneshaSimulator(ExportControl):
                 raise NoSuchExportError(f"there is no export {export_id}")
             self.used.pop(export_id, None)
 
-    def forget(self, export_id: int) -> None:
-        """Removes the file of a served export."""
+    def lose_file(self, export_id: int) -> None:
+        """Removes the file of a served export: it is then not the appliance's."""
         with self._lock:
             if (served := self._exports.get(export_id)) is not None:
                 self._exports[export_id] = replace(served, text=None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import stat
 import threading
 import time
@@ -16,7 +17,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from appliance.dataplane import export_file
 from appliance.dataplane.ganesha import ServedExport
 from appliance.dataplane.vaai_nas import (
     ExportSpace,
@@ -101,8 +101,8 @@ class VaaiNasSimulator(VaaiNas):
         return shared
 
     def _thick_size(self, export: int) -> int | None:
-        files = (export_file.read(other.text or "") for other in self.served() if other.served and other.export_id == export)
-        return next((file.thick_size for file in files if file is not None), None)
+        texts = (other.text or "" for other in self.served() if other.served and other.export_id == export)
+        return next((int(size[1]) for text in texts if (size := re.search(r"Thick_Size = ([0-9]+);", text))), None)
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         files = self._all_files(export)

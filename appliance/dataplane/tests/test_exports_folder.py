@@ -81,7 +81,6 @@ def test_in_a_folder_where_others_write_nothing_is_changed(wrong: Callable[[Path
         lambda: daemon.add(Export(8, Path("/srv/zvaai/two"), "/two")),
         lambda: daemon.change(Export(7, Path("/srv/zvaai/one"), "/one", clients=["192.0.2.1"])),
         lambda: daemon.remove(7),
-        lambda: daemon.forget(7),
     ]
     for call in calls:
         with pytest.raises(ExportRefusedError, match="no other user can write"):
@@ -116,7 +115,6 @@ def test_foreign_links_are_not_followed(refuses: bool, daemon: Daemon, tmp_path:
     plant("7.conf")
     assert daemon.files() == {7: ""}
     call(lambda export: daemon.remove(export.export_id), EXPORT)
-    daemon.forget(7)
     assert (shadow.read_text(), shadow.stat().st_mode & 0o777) == (SECRET, 0o600)
     assert not [path.name for path in folder.iterdir() if not path.is_symlink() and SECRET in path.read_text()]
 

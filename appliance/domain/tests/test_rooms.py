@@ -17,7 +17,7 @@ MAY = {
     "domain": {"database", "zfs.model", "zfs.names", "zfs.errors"},
     "zfs": set(),
     "dataplane": set(),
-    "helper": {"zfs", "dataplane.ganesha", "dataplane.ganesha_dbus", "dataplane.export_file"},
+    "helper": {"zfs", "dataplane.ganesha", "dataplane.ganesha_dbus"},
     "notify": {"domain", "database"},
     "login": {"domain"},
     "api": {"domain", "database", "notify", "login", "worker", "dataplane.target", "zfs.model"},

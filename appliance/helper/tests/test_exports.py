@@ -64,7 +64,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(simulator, ganesha)
     rig.filesystem("tank/one", PLACE)
     ganesha.add(Export(9, Path("/usr"), "/others"))
-    ganesha.forget(9)
+    ganesha.lose_file(9)
     exports = CheckedExports(simulator, ganesha, Policy().mount_directories, lambda place: rig.seen.get(place))
     with served(simulator, tmp_path / "helper.sock", exports=exports):
         rig.client = connect(tmp_path / "helper.sock")
@@ -86,8 +86,6 @@ def test_a_datastore_is_exported_as_requested(rig: Rig) -> None:
     rig.client.change_export("tank/one", guid, 1, "/one", ExportSettings([], 1 << 40))
     (export, _) = rig.ganesha.served()
     assert export.clients == set() and export.text and f"FSAL {{ Name = ZVAAI; Thick_Size = {1 << 40}; }}" in export.text
-    rig.client.forget_export(1)
-    assert rig.ganesha.files() == {} and set(rig.served) == {1, 9}
     rig.client.remove_export(1)
     assert set(rig.served) == {9}
 
@@ -187,23 +185,6 @@ def test_others_exports_are_left_alone(rig: Rig) -> None:
     with pytest.raises(Refused, match="none of the appliance's"):
         rig.client.remove_export(9)
     assert rig.ganesha.served() == before
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", 'EXPORT {\n  Export_Id = 3;\n  Path = "/srv/zvaai/one";\n}\n', Export(3, Path("/home"), "/admins").block()],
-    ids=["nothing", "written by hand", "elsewhere"],
-)
-def test_only_files_of_datastores_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    rig.add()
-    rig.ganesha.add(Export(3, Path("/home"), "/admins"))
-    really = rig.ganesha.files
-    with monkeypatch.context() as patch:
-        patch.setattr(rig.ganesha, "files", lambda: {**really(), 3: text})
-        with pytest.raises(Refused, match="none that the appliance has written"):
-            rig.client.forget_export(3)
-    assert set(really()) == {1, 3}
-    rig.client.forget_export(4)  # an export without a file is not an error
 
 
 def test_values_of_ganesha_survive_a_round_trip(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
