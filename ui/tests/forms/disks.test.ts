@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** A new pool: its disks, none free or those of a pool that is imported, and its settings. */
+/** Disks: none is free, one is of an imported pool, one leaves the list; the settings of a new pool. */
 
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
@@ -8,7 +8,7 @@ import { afterEach, expect, it } from "vitest";
 import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { text } from "../../src/text";
-import { fill, newUser, press, until } from "./page";
+import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
 import { begun, DISKS, world } from "./world";
 
 afterEach(cleanup);
@@ -51,4 +51,21 @@ it("creates a pool with the chosen settings, which its dry run does not need", a
     ["/pools/plan", { ...common, extend: false }],
     ["/pools", { ...common, ashift: 13, autotrim: true }],
   ]);
+});
+
+it("does not send a disk that has left the list", async () => {
+  beginService();
+  window.history.replaceState(null, "", "/pools/tank");
+  const client = newCache();
+  render(createElement(App, { client }));
+  const user = newUser();
+  const [device = "", , free = ""] = DISKS;
+  await press(user, [`Actions for ${device}`, "Replace"]);
+  const scope = await until("it does not open", dialog);
+  await fill(user, scope, free, true);
+  const send = await until("it can't be sent", () => [toPress("Replace", scope)].find((button) => button && !isDisabled(button)));
+  const { items } = world["/disks"] as { readonly items: readonly { readonly path: string }[] };
+  service.responses = { "/disks": { items: items.filter((disk) => disk.path !== free), next_cursor: null } };
+  await client.invalidateQueries();
+  await until("it can be sent", () => isDisabled(send));
 });

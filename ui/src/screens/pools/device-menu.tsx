@@ -120,6 +120,8 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
   const query = useQuery(disksQuery);
   const mayForce = useMay("admin");
   const [disk, setDisk] = useState("");
+  // A chosen disk can leave the list.
+  const isUsable = candidatesFor(pool, query.data ?? []).some((item) => item.path === disk);
   return (
     <JobDialog
       {...job}
@@ -127,7 +129,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
       title={said.title(device.name)}
       lead={said.lead}
       submit={said.submit}
-      ready={() => disk !== ""}
+      ready={() => isUsable}
       mayForce={mayForce}
       body={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
       ask={(body, headers) =>
