@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** Several snapshots are selected and deleted by one request. */
+/** Several snapshots are deleted by one request. A rollback destroys only the snapshots that its dialog shows. */
 
 import { beginService, service } from "./border";
+import type { QueryClient } from "@tanstack/react-query";
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
 import { afterEach, expect, it } from "vitest";
@@ -20,11 +21,13 @@ const snapshots = page(
   })),
 );
 
-function open(role: string): void {
+function open(role: string): QueryClient {
   const responses = { [PATH]: snapshots, [`${PATH}/held/holds`]: page(), "/session": { ...session, role } };
   beginService({ responses });
   window.history.replaceState(null, "", PATH);
-  render(createElement(App, { client: newCache() }));
+  const client = newCache();
+  render(createElement(App, { client }));
+  return client;
 }
 
 afterEach(cleanup);
@@ -65,4 +68,22 @@ it("offers the selection to administrators only", async () => {
   await until("no snapshots", () => toPress("Actions for snapshot one"));
   expect(field("Select snapshot one", document.body)).toBeNull();
   expect(toPress("Delete selected snapshots")).toBeNull();
+});
+
+it("does not destroy a snapshot that was taken while the dialog of the rollback was open", async () => {
+  const client = open("admin");
+  const user = newUser();
+  await press(user, ["Actions for snapshot one", "Roll back"]);
+  const scope = await until("it does not open", dialog);
+  const late = { ...template, name: "late", guid: "late", full_name: "tank/zvaai/vmfs1@late" };
+  service.responses = { ...service.responses, [PATH]: page(...snapshots.items, late) };
+  await client.invalidateQueries();
+  await until("the list stays", () => document.body.textContent.includes("late"));
+  const shown = ["two", "held", "cloned"];
+  expect([...scope.querySelectorAll("li")].map((item) => item.textContent)).toEqual(shown);
+  await fill(user, scope, "Type vmfs1 to confirm", "vmfs1");
+  service.answers = [{ status: 202, body: begun }];
+  await press(user, ["Roll back"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ force: false, destroy: shown }]);
 });

@@ -269,12 +269,14 @@ function Names({ names }: { readonly names: readonly string[] }) {
 
 interface RollbackProps extends DialogProps {
   readonly snapshot: Snapshot;
-  /** Names of the snapshots that the rollback destroys. */
+  /** Names of the newer snapshots, which the rollback destroys. */
   readonly newer: readonly string[];
 }
 
 /** Names what will be lost, and requires the datastore's name. */
 function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
+  // A snapshot that was taken since then is not destroyed unseen: the service refuses, and names it.
+  const [seen] = useState(newer);
   return (
     <JobDialog
       {...job}
@@ -283,8 +285,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
       submit={actions.rollback.submit}
       confirm={store.name}
-      // The reader has seen these snapshots: only others prevent the rollback.
-      body={(force) => ({ force, destroy: [...newer] })}
+      body={(force) => ({ force, destroy: [...seen] })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
           params: { path: { datastore_id: store.id, name: snapshot.name } },
@@ -294,10 +295,10 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       }
     >
       {() =>
-        newer.length > 0 && (
+        seen.length > 0 && (
           <>
-            <p>{actions.rollback.newer(newer.length)}</p>
-            <Names names={newer} />
+            <p>{actions.rollback.newer(seen.length)}</p>
+            <Names names={seen} />
           </>
         )
       }
