@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** Disks: none is free, one is of an imported pool, one leaves the list; the settings of a new pool. */
+/** Disks: none is free, one is of an imported pool, one leaves the list; the settings of a new pool; a trim. */
 
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
@@ -9,7 +9,7 @@ import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { text } from "../../src/text";
 import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
-import { begun, DISKS, world } from "./world";
+import { begun, DISKS, pool, world } from "./world";
 
 afterEach(cleanup);
 
@@ -68,4 +68,20 @@ it("does not send a disk that has left the list", async () => {
   service.responses = { "/disks": { items: items.filter((disk) => disk.path !== free), next_cursor: null } };
   await client.invalidateQueries();
   await until("it can be sent", () => isDisabled(send));
+});
+
+it("starts the trim that the user has read about, also if another trim has started meanwhile", async () => {
+  beginService();
+  window.history.replaceState(null, "", "/pools/tank");
+  const client = newCache();
+  render(createElement(App, { client }));
+  const user = newUser();
+  await press(user, ["Actions", "Start trim"]);
+  const scope = await until("it does not open", dialog);
+  service.responses = { "/pools/tank": { ...pool, vdevs: pool.vdevs.map((vdev) => ({ ...vdev, trim: "active" })) } };
+  await client.invalidateQueries();
+  service.answers = [{ status: 202, body: begun }];
+  await press(user, ["Start trim"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ action: "start" }]);
 });

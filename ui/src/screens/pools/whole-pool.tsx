@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Dialogs about a whole pool: trim, upgrade, thresholds, destruction. */
 
+import { useState } from "react";
 import { api } from "../../api/client";
 import { poolQuery } from "../../api/queries";
 import type { Pool, Vdev } from "../../api/types";
@@ -31,7 +32,8 @@ function factsOf(pool: Pool): readonly Fact[] {
 const pathOf = (pool: Pool) => ({ path: { name: pool.name } });
 
 export function Trim({ pool, ...job }: AboutPool) {
-  const action = pool.vdevs.some(isTrimming) ? "stop" : "start";
+  // The user confirms this action, also if a trim starts or ends meanwhile.
+  const [action] = useState<"start" | "stop">(pool.vdevs.some(isTrimming) ? "stop" : "start");
   return (
     <JobDialog
       {...job}

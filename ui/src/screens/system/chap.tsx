@@ -60,7 +60,9 @@ export function Chap() {
   );
 }
 
-function RequireChap({ settings: { chap_required: required }, onClose }: Props) {
+function RequireChap({ settings, onClose }: Props) {
+  // The user confirms this change, also if another user changes the setting meanwhile.
+  const [required] = useState(settings.chap_required);
   return (
     <ChangeDialog
       danger={required}
