@@ -136,6 +136,7 @@ export const datastores = {
       lead: "Hosts of the selected groups see the datastore. You can change this at any time.",
       groups: "Host groups",
       count: (count: number) => (count === 1 ? "1 host" : `${count} hosts`),
+      gone: "This host group no longer exists.",
       clients: "More clients",
       clientsHelp: "Addresses or networks in addition to the groups, for example 192.0.2.17 or 192.0.2.0/24",
       anyone: {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** Clients belong to NFS datastores only, in the dialogs of both kinds. */
+/** Clients belong to NFS datastores only, in the dialogs of both kinds. A host group can be deleted while a dialog is open. */
 
 import { service } from "./border";
 import { cleanup } from "@testing-library/react";
@@ -45,4 +45,17 @@ it.each([
   await press(user, ["Adopt"], scope);
   await until("the dialog stays", () => !scope.isConnected);
   expect(service.sent.map(({ body }) => body)).toEqual([{ dataset: FILES.dataset, name: "nfs2", ...sent }]);
+});
+
+it("clones for the host groups that exist, after the user has cleared one that was deleted", async () => {
+  const { user, scope, client } = await open(`/datastores/${ID.vmfs}/overview`, ["Actions", "Clone"]);
+  await fill(user, scope, "Name of the clone", "copy");
+  await fill(user, scope, "lab", true);
+  service.responses = { "/host-groups": page() };
+  await client.invalidateQueries();
+  await until("it does not say so", () => scope.textContent.includes("This host group no longer exists."));
+  await fill(user, scope, ID.group, false);
+  await press(user, ["Clone"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ name: "copy", snapshot: null, host_groups: [] }]);
 });

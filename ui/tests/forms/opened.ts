@@ -13,8 +13,9 @@ export async function open(at: string, names: readonly string[], responses = {})
   beginService({ responses });
   service.answers = [{ status: 202, body: begun }];
   window.history.replaceState(null, "", at);
-  render(createElement(App, { client: newCache() }));
+  const client = newCache();
+  render(createElement(App, { client }));
   const user = newUser();
   await press(user, names);
-  return { user, scope: await until("it does not open", dialog) };
+  return { user, client, scope: await until("it does not open", dialog) };
 }

@@ -50,18 +50,25 @@ interface GroupsProps {
   readonly onChange: (chosen: readonly string[]) => void;
 }
 
+/** What is chosen is shown, so that it can be cleared: groups that no longer exist, too. */
 export function Groups({ chosen, onChange }: GroupsProps) {
   const { data: groups } = useQuery(groupsQuery);
-  if (groups?.length === 0) return <p>{words.none.title}</p>;
+  if (groups === undefined) return null;
+  const gone = chosen.filter((id) => !groups.some((group) => group.id === id));
+  if (groups.length === 0 && gone.length === 0) return <p>{words.none.title}</p>;
+  const choices = [
+    ...groups.map(({ id, name, hosts }) => ({ id, label: name, description: words.count(hosts.length) })),
+    ...gone.map((id) => ({ id, label: id, description: words.gone })),
+  ];
   return (
     <FormGroup role="group" label={words.groups} fieldId="groups">
-      {groups?.map((group) => (
+      {choices.map(({ id, ...choice }) => (
         <Checkbox
-          key={group.id}
-          id={`present-${group.id}`}
-          label={group.name}
-          isChecked={chosen.includes(group.id)}
-          onChange={(_event, checked) => onChange(checked ? [...chosen, group.id] : chosen.filter((id) => id !== group.id))}
+          {...choice}
+          key={id}
+          id={`group-${id}`}
+          isChecked={chosen.includes(id)}
+          onChange={(_event, checked) => onChange(checked ? [...chosen, id] : chosen.filter((other) => other !== id))}
         />
       ))}
     </FormGroup>

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The steps of the wizard for a new datastore. */
 
-import {
-  Checkbox,
-  EmptyState,
-  EmptyStateBody,
-  EmptyStateVariant,
-  ExpandableSection,
-  Form,
-  FormGroup,
-  Radio,
-} from "@patternfly/react-core";
+import { Checkbox, EmptyState, EmptyStateBody, EmptyStateVariant, ExpandableSection, Form, Radio } from "@patternfly/react-core";
 import { useState } from "react";
 import type { ApiProblem } from "../../api/problem";
 import type { Datastore, Group, Pool } from "../../api/types";
@@ -22,7 +13,7 @@ import { useFocus } from "../../parts/focus";
 import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
-import { Clients } from "./host-groups";
+import { Clients, Groups } from "./host-groups";
 import { Provisioning } from "./provisioning";
 import {
   BLOCK_SIZES,
@@ -224,20 +215,7 @@ export function HostsStep({ values, change, groups, fieldProblem }: StepProps) {
           <EmptyStateBody>{words.hosts.none.body}</EmptyStateBody>
         </EmptyState>
       ) : (
-        <FormGroup role="group" label={words.hosts.groups} fieldId="groups">
-          {groups.map((group) => (
-            <Checkbox
-              key={group.id}
-              id={`group-${group.id}`}
-              label={group.name}
-              description={words.hosts.count(group.hosts.length)}
-              isChecked={values.groups.includes(group.id)}
-              onChange={(_event, chosen) =>
-                change({ groups: chosen ? [...values.groups, group.id] : values.groups.filter((id) => id !== group.id) })
-              }
-            />
-          ))}
-        </FormGroup>
+        <Groups chosen={values.groups} onChange={(chosen) => change({ groups: chosen })} />
       )}
       {values.kind === "nfs" && <Clients form={values} onChange={change} problem={fieldProblem("clients")} />}
     </Form>

@@ -66,9 +66,9 @@ function Steps({ pools, groups, stores }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const [draft, change, discard] = useDraft<FormValues>(DRAFT, () => NOTHING_YET);
-  // The pool of a stored draft can be gone.
+  // Pool and host groups of a stored draft can be gone.
   const pool = pools.some(({ name }) => name === draft.pool) ? draft.pool : (pools[0]?.name ?? "");
-  const values = { ...draft, pool };
+  const values = { ...draft, pool, groups: draft.groups.filter((id) => groups.some((group) => group.id === id)) };
   const [job, setJob] = useState<Job | null>(null);
   const submission = useSubmission(
     useCallback(

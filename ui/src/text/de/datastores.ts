@@ -134,6 +134,7 @@ export const datastores: Texts["datastores"] = {
       lead: "Hosts der gewählten Gruppen sehen den Datastore. Sie können das jederzeit ändern.",
       groups: "Hostgruppen",
       count: (count) => (count === 1 ? "1 Host" : `${count} Hosts`),
+      gone: "Diese Hostgruppe gibt es nicht mehr.",
       clients: "Weitere Clients",
       clientsHelp: "Adressen oder Netze zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24",
       anyone: {
