@@ -70,6 +70,23 @@ it("does not send a disk that has left the list", async () => {
   await until("it can be sent", () => isDisabled(send));
 });
 
+it("does not make a pool of a disk that has left the list", async () => {
+  beginService();
+  window.history.replaceState(null, "", "/pools/-new");
+  const client = newCache();
+  render(createElement(App, { client }));
+  const main = await until("no page", () => document.querySelector("main"));
+  const user = newUser();
+  const devices = DISKS.slice(2);
+  for (const path of devices) await fill(user, main, text.session.setup.pool.chooseDisk(path), true);
+  const send = await until("it can't be sent", () => [toPress("Review", main)].find((button) => button && !isDisabled(button)));
+  const { items } = world["/disks"] as { readonly items: readonly { readonly path: string }[] };
+  service.responses = { "/disks": { items: items.filter((disk) => disk.path !== devices[0]), next_cursor: null } };
+  await client.invalidateQueries();
+  await until("it can be sent", () => isDisabled(send));
+  expect(main.textContent).toContain(text.pools.build.tooFew(2));
+});
+
 it("starts the trim that the user has read about, also if another trim has started meanwhile", async () => {
   beginService();
   window.history.replaceState(null, "", "/pools/tank");

@@ -72,9 +72,9 @@ interface Settings {
 function Builder({ pool, disks }: { readonly pool: string | null; readonly disks: readonly Disk[] }) {
   const navigate = useNavigate();
   const [name, setName] = useState(pool ?? "tank");
-  const [parts, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
+  const [chosen, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
   const [carrying, setCarrying] = useState(false);
-  const [force, setForce] = useState(false);
+  const [forced, setForced] = useState<string | null>(null);
   const [settings, change] = useForm<Settings>({ ashift: 12, autotrim: false });
   const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   const [sent, setSent] = useState<string | null>(null);
@@ -95,10 +95,16 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
     ),
     useCallback((job: { id: string }) => void navigate(`/jobs/${job.id}`), [navigate]),
   );
+  // A chosen disk can leave the list.
+  const parts = chosen.map((part) => ({
+    ...part,
+    devices: part.devices.filter((path) => disks.some((disk) => disk.path === path)),
+  }));
   const values = { name, vdevs: parts.flatMap(vdevsOf) };
   const request = JSON.stringify(values);
-  // A dry run and its problems are valid for the present choice only.
+  // A dry run, its problems and force are valid for the present choice only.
   const plan = answerTo(request, result);
+  const force = forced === request;
   const problem = sent === request ? (made.problem ?? planned.problem) : null;
   const devices = parts.flatMap((part) => part.devices);
   // Chosen disks stay visible, even if they turn out to contain data.
@@ -107,7 +113,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
 
   function changed(): void {
     setResult(null);
-    setForce(false);
+    setForced(null);
     planned.forget();
     made.forget();
   }
@@ -176,7 +182,12 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
       {pool === null && <MoreSettings settings={settings} change={change} />}
       {problem !== null && <ProblemAlert problem={problem} knownFields={pool === null ? ["name"] : []} />}
       {problem?.canForce === true && (
-        <Checkbox id="build-force" label={words.force} isChecked={force} onChange={(_event, on) => setForce(on)} />
+        <Checkbox
+          id="build-force"
+          label={words.force}
+          isChecked={force}
+          onChange={(_event, on) => setForced(on ? request : null)}
+        />
       )}
       {plan !== null && <Plan plan={plan} devices={devices} disks={disks} />}
       <ActionGroup>
