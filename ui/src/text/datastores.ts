@@ -450,7 +450,8 @@ export const datastores = {
       quota: {
         action: "Set quota",
         title: (name: string) => `Set the quota of ${name}`,
-        lead: (now: string) => `Quota now: ${now}. The new quota can be smaller, but not below the used space.`,
+        lead: (now: string | null) =>
+          `${now === null ? "No quota is set." : `Quota now: ${now}.`} The new quota cannot be below the used space.`,
         size: "New quota",
         submit: "Set quota",
       },

@@ -181,7 +181,7 @@ function Quota({ store, ...job }: DialogProps) {
       {...job}
       known={known}
       title={words.quota.title(store.name)}
-      lead={words.quota.lead(store.size === "0" ? text.datastores.noQuota.toLowerCase() : formatBytes(store.size))}
+      lead={words.quota.lead(known.thing.size === "0" ? null : formatBytes(known.thing.size))}
       submit={words.quota.submit}
       ready={() => bytes !== null}
       knownFields={["size"]}

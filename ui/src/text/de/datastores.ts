@@ -492,7 +492,8 @@ export const datastores: Texts["datastores"] = {
       quota: {
         action: "Quota setzen",
         title: (name) => `Quota von ${name} setzen`,
-        lead: (now) => `Quota jetzt: ${now}. Die neue Quota kann kleiner sein, aber nicht unter dem belegten Platz.`,
+        lead: (now) =>
+          `${now === null ? "Es ist keine Quota gesetzt." : `Quota jetzt: ${now}.`} Die neue Quota kann nicht unter dem belegten Platz liegen.`,
         size: "Neue Quota",
         submit: "Quota setzen",
       },
