@@ -126,8 +126,8 @@ export const pools = {
     review: "What will be made",
     reviewLead: (count: number) =>
       count === 1
-        ? "The layout as zpool create prints it. What is on this disk is lost:"
-        : `The layout as zpool create prints it. What is on these ${count} disks is lost:`,
+        ? "The layout as OpenZFS prints it. What is on this disk is lost:"
+        : `The layout as OpenZFS prints it. What is on these ${count} disks is lost:`,
     carries: (path: string, what: string | null) => (what === null ? path : `${path}: ${what}`),
     force: "Destroy the data on all of these disks",
     dryRun: "Dry run: nothing was changed.",
@@ -237,7 +237,7 @@ export const pools = {
     stop: "Stop trim",
     titles: { start: (pool: string) => `Trim ${pool}`, stop: (pool: string) => `Stop the trim of ${pool}?` },
     leads: {
-      start: "Tells the disks which blocks are free. SSDs keep their speed so.",
+      start: "Tells the disks which blocks are free. This keeps SSDs fast.",
       stop: "The next trim starts from the beginning.",
     },
   },

@@ -91,9 +91,9 @@ export const schedules = {
     unit: "Unit",
     units: { minutes: "Minutes", hours: "Hours", days: "Days" },
     everyHelp:
-      "At least 5 minutes. Below a day, it has to divide a day: 15 minutes or 6 hours, for example. Otherwise whole days, up to 366.",
+      "At least 5 minutes. Intervals below a day must divide 24 hours evenly, such as 15 minutes or 6 hours. Longer ones are whole days, up to 366.",
     everyWrong:
-      "Use a whole number, at least 5 minutes. Below a day, it has to divide a day: 15 minutes or 6 hours, for example. Otherwise whole days, up to 366.",
+      "Use a whole number. At least 5 minutes. Intervals below a day must divide 24 hours evenly, such as 15 minutes or 6 hours. Longer ones are whole days, up to 366.",
     keep: "Retain for each datastore",
     keepHelp: "From 1 to 1000. Held snapshots, and those that have clones, are retained beyond this number.",
     keepWrong: "This has to be a whole number from 1 to 1000.",

@@ -40,7 +40,6 @@ function formOf({ thick }: Datastore) {
   return { thick };
 }
 
-/** Whether hosts use it. */
 export function ChangeProvisioning({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
   return (

@@ -28,7 +28,7 @@ export const datastores: Texts["datastores"] = {
   },
   select: (name) => `${name} auswählen`,
   selectAll: "Alle Datastores auswählen",
-  snapshotOf: (count) => (count === 1 ? "Snapshot von 1 Datastore anlegen" : `Snapshots von ${count} Datastores anlegen`),
+  snapshotOf: (count) => (count === 1 ? "Snapshot von 1 Datastore erstellen" : `Snapshots von ${count} Datastores erstellen`),
   actions: (name) => `Aktionen für ${name}`,
   load: (rate, operations) => `${rate}, ${operations} IOPS`,
   loadOf: (name) => `Last von ${name}, gemessen am Datastore mit der höchsten Last`,
@@ -241,7 +241,7 @@ export const datastores: Texts["datastores"] = {
       compression: "Kompression",
       encryption: "Verschlüsselung",
       sync: "Synchrones Schreiben",
-      syncDisabled: "disabled: Ein Stromausfall verliert bestätigte Schreibvorgänge",
+      syncDisabled: "disabled: Bei einem Stromausfall gehen bestätigte Schreibvorgänge verloren",
       provisioning: "Platz",
       threshold: "Hosts warnen bei",
       hosts: "Hostgruppen",
@@ -416,7 +416,7 @@ export const datastores: Texts["datastores"] = {
         held: (tag) => `Hold: ${tag}`,
         of: {
           user: undefined,
-          appliance: "Von der Appliance: endet mit dem Zeitplan, der Replik oder dem Job, der den Snapshot braucht",
+          appliance: "Von der Appliance: endet mit dem Zeitplan, dem Replikat oder dem Job, der den Snapshot braucht",
           openzfs: "Von OpenZFS gesetzt, bis zfs send endet",
         },
         hold: {

@@ -130,8 +130,8 @@ export const pools: Texts["pools"] = {
     review: "Was angelegt wird",
     reviewLead: (count) =>
       count === 1
-        ? "Das Layout, wie zpool create es ausgibt. Was auf dieser Disk ist, geht verloren:"
-        : `Das Layout, wie zpool create es ausgibt. Was auf diesen ${count} Disks ist, geht verloren:`,
+        ? "Das Layout, wie OpenZFS es ausgibt. Was auf dieser Disk ist, geht verloren:"
+        : `Das Layout, wie OpenZFS es ausgibt. Was auf diesen ${count} Disks ist, geht verloren:`,
     carries: (path, what) => (what === null ? path : `${path}: ${what}`),
     force: "Die Daten auf allen diesen Disks zerstören",
     dryRun: "Probelauf: Nichts wurde geändert.",
@@ -242,7 +242,7 @@ export const pools: Texts["pools"] = {
     stop: "Trim stoppen",
     titles: { start: (pool) => `Trim von ${pool}`, stop: (pool) => `Trim von ${pool} stoppen?` },
     leads: {
-      start: "Teilt den Disks mit, welche Blöcke frei sind. SSDs bleiben so schnell.",
+      start: "Teilt den Disks mit, welche Blöcke frei sind. Das hält SSDs schnell.",
       stop: "Der nächste Trim beginnt von vorn.",
     },
   },

@@ -90,9 +90,9 @@ export const schedules: Texts["schedules"] = {
     unit: "Einheit",
     units: { minutes: "Minuten", hours: "Stunden", days: "Tage" },
     everyHelp:
-      "Mindestens 5 Minuten. Unter einem Tag muss er einen Tag teilen: zum Beispiel 15 Minuten oder 6 Stunden. Sonst ganze Tage, bis 366.",
+      "Mindestens 5 Minuten. Abstände unter einem Tag müssen 24 Stunden ohne Rest teilen, zum Beispiel 15 Minuten oder 6 Stunden. Längere sind ganze Tage, bis 366.",
     everyWrong:
-      "Geben Sie eine ganze Zahl ein, mindestens 5 Minuten. Unter einem Tag muss er einen Tag teilen: zum Beispiel 15 Minuten oder 6 Stunden. Sonst ganze Tage, bis 366.",
+      "Geben Sie eine ganze Zahl ein. Mindestens 5 Minuten. Abstände unter einem Tag müssen 24 Stunden ohne Rest teilen, zum Beispiel 15 Minuten oder 6 Stunden. Längere sind ganze Tage, bis 366.",
     keep: "Von jedem Datastore behalten",
     keepHelp: "Von 1 bis 1000. Snapshots mit Holds oder Klonen bleiben darüber hinaus.",
     keepWrong: "Geben Sie eine ganze Zahl von 1 bis 1000 ein.",
