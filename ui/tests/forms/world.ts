@@ -165,8 +165,9 @@ const running: Api.Job = {
 /** What begins a job is answered with it. */
 export const begun: Api.Job = { ...running, id: ID.begun };
 const status: Api.Status = {
-  ...{ version: "1.0", target: null, pools: [], storage_problem: null },
+  ...{ version: "1.0", pools: [], storage_problem: null },
   ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, active_jobs: 1 },
+  target: { running: true, version: "1.0", portals: [], luns_serving: 1, luns_failed: 0, sessions: 0, problem: null },
 };
 const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },

@@ -16,8 +16,8 @@ const words = text.dashboard.health;
 
 /** No count: one fault can be a problem of the target, of the reconciliation and an alert. */
 function isTroubled(status: Status): boolean {
-  const parts = [status.target?.problem, status.storage_problem, status.reconcile_problem];
-  return parts.some((problem) => problem != null) || (status.target?.luns_failed ?? 0) > 0 || status.open_alerts > 0;
+  const parts = [status.target.problem, status.storage_problem, status.reconcile_problem];
+  return parts.some((problem) => problem != null) || status.target.luns_failed > 0 || status.open_alerts > 0;
 }
 
 export function HealthCard() {
@@ -48,13 +48,10 @@ export function HealthCard() {
               </p>
               <Facts
                 facts={[
-                  [
-                    words.target,
-                    status.target ? capitalised(status.target.problem ?? words.targetRuns(status.target.version)) : "–",
-                  ],
+                  [words.target, capitalised(status.target.problem ?? words.targetRuns(status.target.version))],
                   nfsSaid(readiness),
                   [words.luns, <Luns key="luns" status={status} />],
-                  [words.sessions, status.target?.sessions ?? "–"],
+                  [words.sessions, status.target.sessions],
                   status.storage_problem == null ? null : [words.pools, capitalised(status.storage_problem)],
                   [words.checks, readiness === undefined ? "–" : checksSaid(readiness)],
                   [words.reconciled, status.reconciled_at == null ? text.common.never : <Time at={status.reconciled_at} ago />],
@@ -84,7 +81,6 @@ function checksSaid(readiness: Readiness): string {
 }
 
 function Luns({ status }: { readonly status: Status }) {
-  if (!status.target) return "–";
   const { luns_serving: serving, luns_failed: failed } = status.target;
   return failed > 0 ? `${serving}, ${words.lunsFailed(failed)}` : String(serving);
 }

@@ -103,7 +103,7 @@ function Versions({ status }: { readonly status: Status }) {
     <Facts
       facts={[
         [words.versions.appliance, status.version],
-        [words.versions.target, status.target?.running ? status.target.version : words.versions.notRunning],
+        [words.versions.target, status.target.running ? status.target.version : words.versions.notRunning],
       ]}
     />
   );
