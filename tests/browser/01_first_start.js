@@ -74,11 +74,14 @@ test("without a pool the first start continues with it, can be skipped, and can 
   await page.goto("/");
   await page.goto("/first-start");
   await page.getByRole("button", { name: "Review" }).waitFor();
+  const layout = page.getByLabel("Layout").locator("option:checked");
+  assert.equal(await layout.textContent(), "Mirrors of two disks: one of each pair may fail");
   const disks = page.getByRole("checkbox", { name: /^Choose / });
   await disks.nth(0).check();
   await page.getByText("This layout needs 2 disks or more.").waitFor();
   await disks.nth(1).check();
   await page.getByRole("button", { name: "Review" }).click();
+  await page.getByRole("heading", { name: "Planned pool" }).waitFor();
   await page.getByText("mirror-0").waitFor();
   await inspect(page, "first-start-pool");
   // If a session ends here, the login appears over the page and keeps the choices.

@@ -105,12 +105,12 @@ export const pools = {
     },
     layout: "Layout",
     layouts: {
-      mirror2: "Mirrors of two disks",
-      mirror3: "Mirrors of three disks",
+      mirror2: "Mirrors of two disks: one of each pair may fail",
+      mirror3: "Mirrors of three disks: any two of each three may fail",
       raidz1: "RAID-Z1: one disk may fail",
       raidz2: "RAID-Z2: any two may fail",
       raidz3: "RAID-Z3: any three may fail",
-      stripe: "Single disks",
+      stripe: "Single disks: no redundancy",
     },
     noRedundancy: "No redundancy: if one disk fails, the pool and all its datastores are lost.",
     permanent: "Data disks cannot be removed. To remove a spare, cache or log, use Remove on the pool's page.",
@@ -123,7 +123,7 @@ export const pools = {
     autotrim: "Trim continuously (autotrim)",
     autotrimHelp: "SSDs learn immediately which blocks are free. Off by default.",
     preview: "Review",
-    review: "What will be made",
+    review: "Planned pool",
     reviewLead: (count: number) =>
       count === 1
         ? "The layout as OpenZFS prints it. What is on this disk is lost:"
@@ -283,6 +283,7 @@ export const pools = {
     list: "Disks",
     none: "No disk found.",
     columns: {
+      choose: "Choose",
       details: "Details",
       path: "Disk",
       model: "Model",
@@ -293,6 +294,10 @@ export const pools = {
       smart: "SMART",
     },
     free: "Unused",
+    noneFree: "No free disk",
+    choose: (path: string) => `Choose ${path}`,
+    rotational: "Hard disk",
+    solid: "Solid state",
     smart: {
       unread: "Not read yet",
       none: "None",

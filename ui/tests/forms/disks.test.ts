@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** Disks: none is free, one is of an imported pool, one leaves the list; the settings of a new pool; a trim. */
+/** Disks: none is free, one is of an imported pool, one leaves the list; a new pool, and the first one; a trim. */
 
 import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
@@ -9,7 +9,7 @@ import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { text } from "../../src/text";
 import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
-import { begun, DISKS, pool, world } from "./world";
+import { begun, DISKS, ID, page, pool, world } from "./world";
 
 afterEach(cleanup);
 
@@ -20,9 +20,9 @@ it("says that no disk is free, and lets nobody take a disk of a pool", async () 
   window.history.replaceState(null, "", "/pools/-new");
   render(createElement(App, { client: newCache() }));
   const main = await until("no page", () => document.querySelector("main"));
-  await until("no sentence", () => main.textContent.includes(text.session.setup.pool.noDisks.title));
+  await until("no sentence", () => main.textContent.includes(text.pools.disks.noneFree));
   await fill(newUser(), main, text.pools.build.carrying, true);
-  const name = text.session.setup.pool.chooseDisk(DISKS[0] ?? "");
+  const name = text.pools.disks.choose(DISKS[0] ?? "");
   const box = await until("no disk", () => main.querySelector<HTMLInputElement>(`input[aria-label="${name}"]`));
   expect(box.disabled).toBe(true);
 });
@@ -34,7 +34,7 @@ it("creates a pool with the chosen settings, which its dry run does not need", a
   const main = await until("no page", () => document.querySelector("main"));
   const user = newUser();
   const devices = DISKS.slice(2);
-  for (const path of devices) await fill(user, main, text.session.setup.pool.chooseDisk(path), true);
+  for (const path of devices) await fill(user, main, text.pools.disks.choose(path), true);
   service.answers = [
     { status: 200, body: { layout: ["tank", "  mirror-0"], warnings: [] } },
     { status: 202, body: begun },
@@ -78,7 +78,7 @@ it("does not make a pool of a disk that has left the list", async () => {
   const main = await until("no page", () => document.querySelector("main"));
   const user = newUser();
   const devices = DISKS.slice(2);
-  for (const path of devices) await fill(user, main, text.session.setup.pool.chooseDisk(path), true);
+  for (const path of devices) await fill(user, main, text.pools.disks.choose(path), true);
   const send = await until("it can't be sent", () => [toPress("Review", main)].find((button) => button && !isDisabled(button)));
   const { items } = world["/disks"] as { readonly items: readonly { readonly path: string }[] };
   service.responses = { "/disks": { items: items.filter((disk) => disk.path !== devices[0]), next_cursor: null } };
@@ -101,4 +101,33 @@ it("starts the trim that the user has read about, also if another trim has start
   await press(user, ["Start trim"], scope);
   await until("the dialog stays", () => !scope.isConnected);
   expect(service.sent.map(({ body }) => body)).toEqual([{ action: "start" }]);
+});
+
+it("leads from the first pool to the portals; after a failed job the choice is still there", async () => {
+  const ends = { [ID.begun]: { ...begun, state: "failed" }, [ID.job]: { ...begun, id: ID.job, state: "succeeded" } };
+  beginService({
+    responses: { "/pools": page(), ...Object.fromEntries(Object.entries(ends).map(([id, job]) => [`/jobs/${id}`, job])) },
+  });
+  window.history.replaceState(null, "", "/first-start");
+  const client = newCache();
+  render(createElement(App, { client }));
+  const main = await until("no page", () => document.querySelector("main"));
+  const user = newUser();
+  const devices = DISKS.slice(2);
+  for (const path of devices) await fill(user, main, text.pools.disks.choose(path), true);
+  service.answers = [
+    { status: 200, body: { layout: ["tank", "  mirror-0"], warnings: [] } },
+    { status: 202, body: begun },
+    { status: 202, body: { ...begun, id: ID.job } },
+  ];
+  await press(user, ["Review"], main);
+  await press(user, ["Create pool"], main);
+  const submit = await until("it does not follow the job", () => service.sent.length === 2 && toPress("Create pool", main));
+  await until("it does not end", () => !isDisabled(submit));
+  service.responses = { ...service.responses, "/pools": page(pool) };
+  await press(user, ["Create pool"], main);
+  await until("no portals", () => main.textContent.includes(text.session.setup.portals.title));
+  const body = { name: "tank", vdevs: [{ devices, redundancy: "mirror", role: "data" }], force: false };
+  const made = ["/pools", { ...body, ashift: 12, autotrim: false }];
+  expect(service.sent.map(({ path, body }) => [path, body])).toEqual([["/pools/plan", { ...body, extend: false }], made, made]);
 });

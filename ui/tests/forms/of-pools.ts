@@ -2,10 +2,10 @@
 /** The forms of pools, disks and keys, and of the first start. */
 
 import type { Form } from "./walk";
-import { begun, DISKS, page, pool } from "./world";
+import { begun, DISKS, pool } from "./world";
 
 const POOL = { at: "/pools/tank", answer: begun };
-const [FIRST, , FREE = "", OTHER = ""] = DISKS;
+const [FIRST, , FREE = ""] = DISKS;
 const REVIEW = "Review";
 const PASSWORD = "correct horse battery";
 const KEY = "0123456789abcdef".repeat(4);
@@ -142,15 +142,6 @@ export const pools: readonly Form[] = [
   },
 ];
 
-const FIRST_POOL = {
-  at: "/first-start",
-  responses: { "/pools": page() },
-  inPage: true,
-  fill: { [`Choose ${FREE}`]: true, [`Choose ${OTHER}`]: true },
-  marks: { name: "Name" },
-};
-const MIRROR = { name: "tank", vdevs: [{ devices: [FREE, OTHER], redundancy: "mirror", role: "data" }], force: false };
-
 export const firstStart: readonly Form[] = [
   {
     at: "/first-start",
@@ -165,21 +156,5 @@ export const firstStart: readonly Form[] = [
     marks: { code: "One-time code", name: "User name", password: "Password" },
     answer: { recovery_key: "a key of the configuration" },
     done: "a key of the configuration",
-  },
-  {
-    ...FIRST_POOL,
-    form: "first-start PoolForm.planned",
-    send: [REVIEW],
-    sends: ["POST", "/pools/plan", { ...MIRROR, extend: false }],
-    answer: { layout: ["tank", "  mirror-0"] },
-    done: "mirror-0",
-  },
-  {
-    ...FIRST_POOL,
-    form: "first-start PoolForm.made",
-    first: [REVIEW, { layout: ["tank", "  mirror-0"] }],
-    send: ["Create pool"],
-    sends: ["POST", "/pools", MIRROR],
-    answer: begun,
   },
 ];

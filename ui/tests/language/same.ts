@@ -7,7 +7,7 @@ Bond | Bridge | CHAP | Cache | Capabilities | Cockpit | Code | Dashboard | Datas
 Disks | Ethernet | Extended Statistics | Fast File Clone | Filter | Full File Clone | GUID | Generation | Hold | Host | Hosts
 Information | Job | Jobs | LUN | LUN 0 | Layout | Link | Log | MTU | Median | NAA | NFS | Name
 Navigation | ODX | OIDC | OK | Offloads | OpenID Connect | OpenZFS | Operation | Operator | Pool | Pools | Problem | Quota
-RAID-Z1 | RAID-Z2 | Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
+Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
 System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
 VMs | WRITE SAME | XCOPY | acltype | atime | compression | encryption | in 0:  | recordsize | refquota | refreservation
 sync | volblocksize | volsize | xattr | zvaai | zvaai-configuration-0.json

@@ -13,7 +13,6 @@ import { text } from "../../text";
 import { SmartFacts, SmartLabel } from "./smart";
 
 const words = text.pools.disks;
-const kinds = text.session.setup.pool;
 
 export function DisksTab() {
   const query = useQuery(disksQuery);
@@ -59,7 +58,7 @@ function DiskTable({ disks }: { readonly disks: readonly Disk[] }) {
               </Td>
               <Td dataLabel={columns.model}>{disk.model || "–"}</Td>
               <Td dataLabel={columns.serial}>{disk.serial || "–"}</Td>
-              <Td dataLabel={columns.kind}>{disk.rotational ? kinds.rotational : kinds.solid}</Td>
+              <Td dataLabel={columns.kind}>{disk.rotational ? words.rotational : words.solid}</Td>
               <Td dataLabel={columns.size}>
                 <Bytes value={disk.size} />
               </Td>

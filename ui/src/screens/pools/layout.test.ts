@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Disk, Pool, Vdev } from "../../api/types";
-import { candidatesFor, isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
+import { candidatesFor, firstLayout, isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
 
 const part = (layout: Layout, disks: number, role: Role = "data") => ({
   role,
@@ -41,6 +41,16 @@ it.each<[Layout, Role, boolean]>([
   ["stripe", "log", false],
   ["mirror2", "data", false],
 ])("isFragile: %s for %s", (layout, role, fragile) => expect(isFragile(part(layout, 1, role))).toBe(fragile));
+
+it.each<[string | null, number, Layout]>([
+  [null, 0, "mirror2"],
+  [null, 1, "stripe"],
+  [null, 2, "mirror2"],
+  ["tank", 1, "mirror2"],
+])("firstLayout of pool %s with %d free disks", (pool, free, layout) => {
+  const disks = Array.from({ length: 4 }, (_, index) => ({ used_by: index < free ? null : "pool other" }) as Disk);
+  expect(firstLayout(pool, disks)).toBe(layout);
+});
 
 it("rowsOf shows roles one after the other, and each vdev above its disks", () => {
   const vdev = (name: string, role: string, vdevs: Vdev[] = []) => ({ name, role, vdevs }) as Vdev;

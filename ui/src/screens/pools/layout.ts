@@ -23,6 +23,12 @@ export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
   spare: ["stripe"],
 };
 
+/** Mirrors, but for a server with a single free disk. */
+export function firstLayout(pool: string | null, disks: readonly Disk[]): Layout {
+  const free = disks.filter((disk) => disk.used_by == null);
+  return pool === null && free.length === 1 ? "stripe" : "mirror2";
+}
+
 const FEWEST: Readonly<Record<Layout, number>> = { mirror2: 2, mirror3: 3, raidz1: 2, raidz2: 3, raidz3: 4, stripe: 1 };
 
 /** Disks of one vdev. */

@@ -108,12 +108,12 @@ export const pools: Texts["pools"] = {
     },
     layout: "Layout",
     layouts: {
-      mirror2: "Spiegel aus zwei Disks",
-      mirror3: "Spiegel aus drei Disks",
+      mirror2: "Spiegel aus zwei Disks: eine von jedem Paar darf ausfallen",
+      mirror3: "Spiegel aus drei Disks: zwei von je drei dürfen ausfallen",
       raidz1: "RAID-Z1: eine Disk darf ausfallen",
       raidz2: "RAID-Z2: zwei beliebige dürfen ausfallen",
       raidz3: "RAID-Z3: drei beliebige dürfen ausfallen",
-      stripe: "Einzelne Disks",
+      stripe: "Einzelne Disks: keine Redundanz",
     },
     noRedundancy: "Keine Redundanz: Fällt eine Disk aus, sind der Pool und alle seine Datastores verloren.",
     permanent:
@@ -127,7 +127,7 @@ export const pools: Texts["pools"] = {
     autotrim: "Laufend trimmen (autotrim)",
     autotrimHelp: "SSDs erfahren sofort, welche Blöcke frei sind. Standardmäßig aus.",
     preview: "Prüfen",
-    review: "Was angelegt wird",
+    review: "Geplanter Pool",
     reviewLead: (count) =>
       count === 1
         ? "Das Layout, wie OpenZFS es ausgibt. Was auf dieser Disk ist, geht verloren:"
@@ -288,6 +288,7 @@ export const pools: Texts["pools"] = {
     list: "Disks",
     none: "Keine Disk gefunden.",
     columns: {
+      choose: "Wählen",
       details: "Einzelheiten",
       path: "Disk",
       model: "Modell",
@@ -298,6 +299,10 @@ export const pools: Texts["pools"] = {
       smart: "SMART",
     },
     free: "Unbenutzt",
+    noneFree: "Keine freie Disk",
+    choose: (path) => `${path} wählen`,
+    rotational: "Festplatte",
+    solid: "SSD",
     smart: {
       unread: "Noch nicht gelesen",
       none: "Keine",
