@@ -151,7 +151,7 @@ impl LogicalUnit {
     }
 
     /// Stores persistent reservations; `content` is the content of `store`. Without this call, requests with APTPL are refused. A
-    /// unit that replaces another one of the same disk takes over its reservations, and ignores `content`.
+    /// unit that replaces a ready one of the same disk takes over its reservations, and ignores `content`.
     #[must_use]
     pub fn with_reservation_store(
         mut self,
@@ -203,6 +203,10 @@ impl LogicalUnit {
         // This unit has counted nothing yet.
         let _ = self.counters.set(Arc::clone(old.shared_counters()));
         if let Some(reservations) = old.reservations() {
+            if self.ready && !old.ready && self.reservation_store.is_some() {
+                // The pool can have been on another server, whose hosts changed the stored reservations.
+                reservations.restore(self.restored.clone());
+            }
             let _ = self.reservations.set(Arc::clone(reservations));
         }
         for (nexus, conditions) in old.unit_attentions.pending() {

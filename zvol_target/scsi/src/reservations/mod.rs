@@ -3,7 +3,8 @@
 //! of SPC-3 5.6.3: CRH = 1).
 //!
 //! Reservations belong to the disk, not to one [`crate::LogicalUnit`] object: a unit that replaces another one with the same
-//! identity takes them over.
+//! identity takes them over. If the replaced unit was not ready, the stored persistent ones apply: the pool can have been on another
+//! server.
 
 mod administration;
 mod conflict;
@@ -72,6 +73,27 @@ impl Reservations {
             }),
             changing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Takes over the stored reservations of a unit that was not ready. Keeps the present ones while an earlier command stores
+    /// them: the store has them when it ends.
+    pub(crate) fn restore(&self, content: PersistentReservations) {
+        let Ok(mut unstored) = self.changing.try_lock() else {
+            return;
+        };
+        unstored.0 = false;
+        self.change(|state| {
+            if state.persistent == content {
+                return;
+            }
+            if !content.registrations.is_empty() {
+                // The two kinds of reservations exclude each other.
+                state.reserved_by = None;
+            }
+            state.persists = !content.registrations.is_empty();
+            state.persistent = content;
+            state.generation = state.generation.wrapping_add(1);
+        });
     }
 
     /// Whether a command of the nexus with this rule conflicts with a reservation.

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::{BLOCKS, Initiator, RamVolume, TEST_UNIT_READY, block_on, options, product};
 use super::{
-    APTPL, EA, REGISTER, RELEASE, RESERVATIONS_PREEMPTED, RESERVE, RESERVE_6, Stored, WE, cdb,
-    list, unit_with, with_store,
+    APTPL, EA, REGISTER, RELEASE, RESERVATIONS_PREEMPTED, RESERVE, RESERVE_6, Stored, WE, WE_RO,
+    cdb, list, unit_with, with_store,
 };
 use crate::sam::Status;
 use crate::{Device, LogicalUnit, LogicalUnitAccess, PersistentReservations};
@@ -79,7 +79,6 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     first.register(0xa);
     assert_eq!(first.out(RESERVE, EA, 0xa, 0), Status::Good);
     let device = Arc::clone(&first.device);
-    // The unit is replaced and restored, although the change was not stored.
     device
         .replace_logical_unit(0, LogicalUnit::not_ready(options()))
         .unwrap();
@@ -97,6 +96,55 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     other.unit_attentions();
     assert!(other.writes());
     assert_eq!(other.keys(), []);
+}
+
+#[test]
+fn a_unit_that_returns_uses_the_reservations_that_another_server_stored() {
+    let here = Arc::new(Stored::default());
+    let fenced = with_store(&here);
+    fenced.register(0xa);
+    assert_eq!(fenced.out(RESERVE, WE_RO, 0xa, 0), Status::Good);
+    let device = Arc::clone(&fenced.device);
+    device
+        .replace_logical_unit(0, LogicalUnit::not_ready(options()))
+        .unwrap();
+    // On the other server another host preempts this one.
+    let elsewhere = Arc::new(Stored::default());
+    let other = with_store(&elsewhere);
+    other.register(0xb);
+    assert_eq!(other.out(RESERVE, WE_RO, 0xb, 0), Status::Good);
+    device
+        .replace_logical_unit(0, unit_with(&elsewhere))
+        .unwrap();
+    fenced.unit_attentions();
+    assert_eq!(fenced.keys(), [0xb]);
+    assert!(!fenced.writes());
+    // The next change stores the present state.
+    assert_eq!(fenced.register_with(0xc, 0).status, Status::Good);
+    let keys: Vec<_> = elsewhere.last().registrations.into_values().collect();
+    assert_eq!((keys.len(), keys.contains(&0xa)), (2, false));
+}
+
+#[test]
+fn reserve_stays_with_a_unit_that_returns_without_stored_registrations() {
+    let store = Arc::new(Stored::default());
+    let first = with_store(&store);
+    let other = Initiator::of(Arc::clone(&first.device));
+    first.data(&RESERVE_6);
+    let device = Arc::clone(&first.device);
+    let leave_and_return = |store| {
+        let absent = LogicalUnit::not_ready(options());
+        device.replace_logical_unit(0, absent).unwrap();
+        device.replace_logical_unit(0, unit_with(store)).unwrap();
+        first.unit_attentions();
+        other.unit_attentions();
+    };
+    leave_and_return(&store);
+    assert!(first.writes() && !other.writes());
+    let elsewhere = Arc::new(Stored::default());
+    with_store(&elsewhere).register(0xb);
+    leave_and_return(&elsewhere);
+    assert!(first.writes() && other.writes());
 }
 
 #[test]
