@@ -228,10 +228,13 @@ async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
     }
 }
 
-/// Whether a LUN can have been written after its limit was set.
+/// Whether a LUN that may be refused space can have been written after its limit was set.
 fn were_written(known: &Known, members: &[(Lun, Weak<LogicalUnit>)]) -> bool {
     members.iter().any(|(lun, unit)| {
         let of_lun = known.luns.get(&lun.uuid);
+        if of_lun.is_some_and(|known| known.covered) {
+            return false;
+        }
         let limit = of_lun.map_or(Growth::Allowed, |known| known.limit);
         unit.upgrade().is_some_and(|unit| {
             let growth = unit.volume().growth();
@@ -249,4 +252,36 @@ fn report_unknown(service: &Shared, store: &Store, known: &mut Known, error: &St
     let pools = &mut service.borrow_mut().space.pools;
     pools.entry(store.name()).or_default().problem = Some(text.clone());
     known.problem = Some(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use scsi::{LogicalUnitOptions, ProductIdentification};
+
+    use super::super::reservation::KnownLun;
+    use super::*;
+
+    #[test]
+    fn a_thick_lun_with_its_refreservation_needs_no_sync() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("volume");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let opened = volume::open(&path, volume::OpenOptions::default()).unwrap();
+        let uuid = Uuid::from_u128(1);
+        let options = LogicalUnitOptions {
+            uuid: uuid.into_bytes(),
+            product: ProductIdentification::new("ZVAAI", "", "1").unwrap(),
+            write_cache: false,
+            read_only: false,
+        };
+        let unit = Arc::new(LogicalUnit::new(opened.volume, options).unwrap());
+        let lun = serde_json::json!({"number": 0, "uuid": uuid, "path": path});
+        let members = [(serde_json::from_value(lun).unwrap(), Arc::downgrade(&unit))];
+        let mut known = Known::default();
+        assert!(were_written(&known, &members));
+        let mut of_lun = KnownLun::default();
+        of_lun.covered = true;
+        known.luns.insert(uuid, of_lun);
+        assert!(!were_written(&known, &members));
+    }
 }

@@ -24,6 +24,8 @@ pub(super) struct KnownLun {
     pub growth: Growth,
     /// The current limit of the volume.
     pub limit: Growth,
+    /// Whether it is thick, and its `refreservation` covers its size.
+    pub covered: bool,
     /// The zvol whose `reservation` was set for this LUN.
     reserved_on: Option<String>,
     pub problem: Option<String>,

@@ -179,11 +179,10 @@ async fn limit_all(
             continue;
         };
         refused |= space.growth == Growth::Refused;
-        left = left.min(
-            dataset
-                .as_ref()
-                .map_or(terms.pool.available, Dataset::unreserved_bytes),
-        );
+        // The refreservation of a covered LUN has the space for its writes.
+        if let Some(dataset) = dataset.as_ref().filter(|_| !of_lun.covered) {
+            left = left.min(dataset.unreserved_bytes());
+        }
         unit.volume().set_growth(space.growth);
         publish(service, terms, lun, &unit, space);
     }
@@ -202,7 +201,8 @@ fn zvol_space(
         (lun.provisioning == ProvisioningChoice::Thick).then_some(dataset.refreservation >= size);
     let headroom = terms.lun_headroom;
     let held = dataset.reserved_bytes();
-    let (available, limit) = if covered == Some(true) {
+    known.covered = covered == Some(true);
+    let (available, limit) = if known.covered {
         known.growth = Growth::Allowed;
         let available = size.saturating_sub(dataset.used_by_dataset);
         (available, Growth::Allowed)
