@@ -145,7 +145,7 @@ async fn maintain(service: &Shared) {
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        retry_failed(service).await;
+        retry_failed(service);
         poll_sizes(service).await;
         service.borrow_mut().retry_portals();
         if let Err(error) = service.borrow_mut().sync() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use scsi::LogicalUnit;
+use tokio::task::JoinHandle;
 use volume::{Geometry, VolumeError};
 
 use super::running::{Running, failed, open_apart};
@@ -25,8 +26,8 @@ const REFRESHES_AT_ONCE: usize = 16;
 /// Poll interval while another check of the same size runs.
 const REFRESH_POLL: Duration = Duration::from_millis(10);
 
-/// Retries every failed logical unit that is not being retried already.
-pub async fn retry_failed(service: &Shared) {
+/// Begins to retry every failed logical unit that is not being retried already. A path that does not answer delays no other path.
+pub fn retry_failed(service: &Shared) {
     let failed: Vec<_> = {
         let service = service.borrow();
         let running = service.running.iter();
@@ -39,35 +40,52 @@ pub async fn retry_failed(service: &Shared) {
             .collect()
     };
     for (target, number) in failed {
-        retry_lun(service, &target, number).await;
+        begin_retry(service, &target, number);
     }
 }
 
-/// Retries a failed logical unit. Returns after the attempt, or false after [`RETRY_PATIENCE`]. A path that the system is still
-/// opening is not tried again.
+/// Retries a failed logical unit. Returns after the attempt, at most after [`RETRY_PATIENCE`]. Returns false if the system is still
+/// opening the path: it is not tried again.
 pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) -> bool {
+    match begin_retry(service, target, number) {
+        Retry::Begun(attempt) => {
+            let _ = tokio::time::timeout(RETRY_PATIENCE, attempt).await;
+            true
+        }
+        Retry::Needless => true,
+        Retry::Running => false,
+    }
+}
+
+enum Retry {
+    /// If dropped, the attempt still completes.
+    Begun(JoinHandle<()>),
+    /// The unit has not failed.
+    Needless,
+    /// The system is still opening the path.
+    Running,
+}
+
+fn begin_retry(service: &Shared, target: &str, number: u16) -> Retry {
     let lun = {
         let mut service = service.borrow_mut();
         let Ok(lun) = service.lun(target, number).cloned() else {
-            return true;
+            return Retry::Needless;
         };
         let Ok(running) = service.running_target(target) else {
-            return true;
+            return Retry::Needless;
         };
         let state = running.luns.get(&number).map(|lun| &lun.state);
         if !matches!(state, Some(LunState::Failed { .. })) {
-            return true;
+            return Retry::Needless;
         }
         if !running.opening.insert(number) {
-            return false;
+            return Retry::Running;
         }
         lun
     };
     let attempt = attempt(Rc::clone(service), target.to_owned(), lun);
-    let attempt = tokio::task::spawn_local(attempt);
-    // If dropped, the attempt still completes.
-    let _ = tokio::time::timeout(RETRY_PATIENCE, attempt).await;
-    true
+    Retry::Begun(tokio::task::spawn_local(attempt))
 }
 
 /// Like [`retry_lun`] after a known change of the path: waits for an attempt that began before.
@@ -299,12 +317,16 @@ mod tests {
         file.unwrap().set_len(mebibytes << 20).unwrap();
     }
 
-    /// A service with LUNs 0 and 1 of 1 MiB; the files have their numbers as names.
-    async fn service(home: &Path) -> Shared {
+    /// A service with LUNs 0 and 1; the files have their numbers as names. The reservations of LUN 0 are in `reservations`.
+    async fn service(home: &Path, reservations: Option<&Path>) -> Shared {
         let lun = |number: u16| {
             let path = home.join(number.to_string());
-            set_len(&path, 1);
-            serde_json::json!({"number": number, "uuid": uuid::Uuid::from_u128(number.into()), "path": path})
+            let mut lun =
+                serde_json::json!({"number": number, "uuid": uuid_of(number), "path": path});
+            if let (0, Some(directory)) = (number, reservations) {
+                lun["reservations"] = serde_json::json!(directory);
+            }
+            lun
         };
         let luns = [lun(0), lun(1)];
         let text = serde_json::json!({"version": 2, "targets": [{"name": IQN, "luns": luns}]});
@@ -324,6 +346,10 @@ mod tests {
             engine: EngineChoice::ThreadPool,
         };
         Rc::new(RefCell::new(Service::start(parts).await.unwrap()))
+    }
+
+    fn uuid_of(number: u16) -> uuid::Uuid {
+        uuid::Uuid::from_u128(number.into())
     }
 
     fn hang(service: &Shared, answers: mpsc::Receiver<()>) -> Arc<Hanging> {
@@ -353,7 +379,9 @@ mod tests {
             .build_local(LocalOptions::default())
             .unwrap();
         runtime.block_on(async {
-            let service = service(home.path()).await;
+            set_len(&home.path().join("0"), 1);
+            set_len(&home.path().join("1"), 1);
+            let service = service(home.path(), None).await;
             let (sender, answers) = mpsc::channel();
             let hanging = hang(&service, answers);
             set_len(&home.path().join("1"), 2);
@@ -370,6 +398,43 @@ mod tests {
             assert_eq!(hanging.refreshes.load(Ordering::SeqCst), 1);
             drop(sender);
             assert!(refresh(PATIENCE).await.unwrap().is_ok());
+            assert!(service.borrow_mut().stop().0);
+        });
+    }
+
+    #[test]
+    fn a_path_that_does_not_open_delays_no_other() {
+        let home = tempfile::tempdir().unwrap();
+        // The open of a FIFO waits for a writer.
+        let naa = u128::from_be_bytes(scsi::naa(uuid_of(0).into_bytes()));
+        let fifo = home.path().join(format!("naa.{naa:032x}.json"));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async {
+            let service = service(home.path(), Some(home.path())).await;
+            set_len(&home.path().join("0"), 1);
+            set_len(&home.path().join("1"), 1);
+            let is_served = |number| {
+                let service = service.borrow();
+                let state = &service.running_lun(IQN, number).unwrap().state;
+                matches!(state, LunState::Serving { .. })
+            };
+            retry_failed(&service);
+            while !is_served(1) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let is_opening = service
+                .borrow_mut()
+                .running_target(IQN)
+                .unwrap()
+                .opening
+                .contains(&0);
+            assert!(is_opening && !is_served(0));
+            drop(File::options().write(true).open(&fifo).unwrap());
             assert!(service.borrow_mut().stop().0);
         });
     }
