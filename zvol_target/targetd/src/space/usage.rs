@@ -63,7 +63,12 @@ pub async fn usage(service: &Shared, uuid: Uuid) -> Option<Usage> {
         let mut usage = service.borrow_mut();
         let of_lun = usage.space.usage.entry(uuid).or_default();
         of_lun.current = Some(Rc::clone(&count));
-        let running = run(Rc::clone(service), uuid, volume, Rc::clone(&count));
+        let running = run(
+            Rc::clone(service),
+            uuid,
+            Arc::downgrade(&volume),
+            Rc::clone(&count),
+        );
         tokio::task::spawn_local(running);
         count
     });
@@ -96,12 +101,7 @@ fn volume_of(service: &Shared, uuid: Uuid) -> Option<Arc<dyn Volume>> {
     }
 }
 
-async fn run(service: Shared, uuid: Uuid, volume: Arc<dyn Volume>, count: Rc<Count>) {
-    let volume = {
-        let weak = Arc::downgrade(&volume);
-        drop(volume);
-        weak
-    };
+async fn run(service: Shared, uuid: Uuid, volume: Weak<dyn Volume>, count: Rc<Count>) {
     let counted = counted(&volume).await;
     if let Some(of_lun) = service.borrow_mut().space.usage.get_mut(&uuid) {
         // The LUN can have changed in the meantime.
@@ -117,26 +117,115 @@ async fn run(service: Shared, uuid: Uuid, volume: Arc<dyn Volume>, count: Rc<Cou
 
 /// Counts a whole volume. `None` if it is closed in the meantime.
 async fn counted(volume: &Weak<dyn Volume>) -> Option<Counted> {
-    let dataset = volume.upgrade()?.dataset()?;
+    let of_pool = volume.upgrade()?;
     // Include clones that were made a moment ago.
-    let synced = tokio::task::spawn_blocking(move || zfs::sync(zfs::pool_of(&dataset))).await;
-    if let Err(error) = synced.ok()? {
+    let sync = move || {
+        let dataset = of_pool.dataset();
+        drop(of_pool);
+        dataset.map(|dataset| zfs::sync(zfs::pool_of(&dataset)))
+    };
+    if let Err(error) = tokio::task::spawn_blocking(sync).await.ok()?? {
         tracing::warn!(%error, "cannot count the shared blocks of a LUN");
         return None;
     }
     let as_of = SystemTime::now();
+    let usage = count_blocks(volume).await?;
+    Some(Counted { as_of, usage })
+}
+
+async fn count_blocks(volume: &Weak<dyn Volume>) -> Option<BlockUsage> {
     let mut usage = BlockUsage::default();
     loop {
         let volume = volume.upgrade()?;
-        if usage.counted_bytes >= volume.geometry().size_bytes {
-            return Some(Counted { as_of, usage });
-        }
-        match volume.usage(usage.counted_bytes).await {
+        let is_complete = usage.counted_bytes >= volume.geometry().size_bytes;
+        let next = if is_complete {
+            Ok(None)
+        } else {
+            volume.usage(usage.counted_bytes).await
+        };
+        // Its LUN can be deleted by now. The last close of a zvol waits for transaction groups, so in a suspended pool for ever.
+        tokio::task::spawn_blocking(move || drop(volume));
+        match next {
+            _ if is_complete => return Some(usage),
             Ok(next) => usage.add(&next?),
             Err(error) => {
                 tracing::warn!(%error, "cannot count the shared blocks of a LUN");
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread::{self, ThreadId};
+
+    use scsi::sam::LocalBoxFuture;
+    use tokio::runtime::{Builder, LocalOptions};
+    use volume::{Buffer, Geometry, Stability, VolumeError};
+
+    use super::*;
+
+    /// A volume that counts for ever, and reports the thread that closes it.
+    struct Counting(mpsc::Sender<ThreadId>);
+
+    impl Volume for Counting {
+        fn geometry(&self) -> Geometry {
+            Geometry {
+                size_bytes: 1 << 20,
+                logical_block_bytes: 512,
+                physical_block_bytes: 4096,
+            }
+        }
+
+        fn read(&self, _: u64, _: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+            unreachable!()
+        }
+
+        fn write(
+            &self,
+            _: u64,
+            _: Buffer,
+            _: Stability,
+        ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            unreachable!()
+        }
+
+        fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            unreachable!()
+        }
+
+        fn usage(&self, _: u64) -> LocalBoxFuture<'_, Result<Option<BlockUsage>, VolumeError>> {
+            Box::pin(async {
+                tokio::task::yield_now().await;
+                Ok(Some(BlockUsage::default()))
+            })
+        }
+    }
+
+    impl Drop for Counting {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lun_that_is_deleted_while_it_is_counted_closes_on_another_thread() {
+        let runtime = Builder::new_current_thread()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        let (sender, closed) = mpsc::channel();
+        let volume: Arc<dyn Volume> = Arc::new(Counting(sender));
+        let weak = Arc::downgrade(&volume);
+        runtime.block_on(async {
+            let count = tokio::task::spawn_local(async move { count_blocks(&weak).await });
+            // Now a step runs.
+            tokio::task::yield_now().await;
+            assert!(Arc::strong_count(&volume) > 1);
+            drop(volume);
+            assert_eq!(count.await.unwrap(), None);
+        });
+        assert_ne!(closed.recv().unwrap(), thread::current().id());
     }
 }
