@@ -39,8 +39,8 @@ pub fn start(filter: &str) -> Result<(), String> {
 const MOST_LINES: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Modules whose events peers cause: each failed login and each failed command is a line.
-const DRIVEN_BY_PEERS: [&str; 2] = ["iscsi", "scsi"];
+/// Modules whose events peers cause: each failed login, command or clone is a line.
+const DRIVEN_BY_PEERS: [&str; 3] = ["iscsi", "scsi", "volume"];
 
 /// Drops events of [`DRIVEN_BY_PEERS`] above [`MOST_LINES`] for each place in the code. The next line of that place reports the
 /// number of dropped lines. Levels below INFO are not limited.
@@ -150,6 +150,9 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -168,5 +171,28 @@ mod tests {
         }
         assert_eq!(place.admit(now + PERIOD), Some(5));
         assert_eq!(place.admit(now + PERIOD), Some(0));
+    }
+
+    /// Counts events that no layer dropped.
+    struct Count(Arc<AtomicU32>);
+
+    impl<S: Subscriber> Layer<S> for Count {
+        fn on_event(&self, _event: &Event<'_>, _context: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn clones_that_fail_are_limited() {
+        let lines = Arc::new(AtomicU32::new(0));
+        let subscriber = tracing_subscriber::registry()
+            .with(Count(Arc::clone(&lines)))
+            .with(RateLimit::default());
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..2 * MOST_LINES {
+                tracing::warn!(target: "volume::copy::cloning", "a clone failed");
+            }
+        });
+        assert_eq!(lines.load(Ordering::Relaxed), MOST_LINES);
     }
 }
