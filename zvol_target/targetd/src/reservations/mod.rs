@@ -19,6 +19,9 @@ use scsi::{PersistentReservations, ReservationStore};
 /// Longest accepted file. A valid file is far smaller.
 const MAXIMUM_FILE_BYTES: u64 = 4 << 20;
 
+/// Command that writes an empty file.
+const CLEAR: &str = r#"`zvaai-target call --control /run/zvaai-target/control.sock reservations.clear '{"target": "IQN", "number": N}'`"#;
+
 /// Why the reservations of a logical unit are unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -26,8 +29,8 @@ const MAXIMUM_FILE_BYTES: u64 = 4 << 20;
 pub enum ReservationFileError {
     /// The file is missing, although it was created with the logical unit.
     #[error(
-        "{}: the file with the LUN's reservations is missing: mount its dataset, or restore the file; reservations.clear writes \
-         an empty one",
+        "{}: the LUN's reservation file is missing. Mount its dataset or restore the file. If the registrations may be lost: \
+         {CLEAR}",
         path.display()
     )]
     Missing { path: PathBuf },
@@ -40,8 +43,8 @@ pub enum ReservationFileError {
     },
     /// The file was altered.
     #[error(
-        "{}: the file with the LUN's reservations is damaged ({reason}): restore the file; reservations.clear writes \
-         an empty one",
+        "{}: the LUN's reservation file is damaged ({reason}). Restore the file. If the registrations may be lost: {CLEAR}. If \
+         that reports no LUN, delete the file.",
         path.display()
     )]
     Damaged {

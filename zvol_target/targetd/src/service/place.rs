@@ -48,18 +48,23 @@ impl Place<'_> {
             .unwrap_or_default()
     }
 
-    /// Refuses to remove the directory of reservations that exist.
+    /// Refuses to remove the directory of reservations that exist or are unknown.
     pub(super) fn check_reservations(&self, old: &Lun, new: &Lun) -> Result<(), ServiceError> {
-        let removes = old.reservations.is_some() && new.reservations.is_none();
-        if removes && self.persistent_reservations() != PersistentReservations::default() {
-            let reason = "hosts rely on reservations that survive a restart: remove them first (reservations.clear)";
-            return Err(Invalid {
-                place: "reservations".to_owned(),
-                reason: reason.to_owned(),
-            }
-            .into());
+        if old.reservations.is_none() || new.reservations.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let reason = if !self.is_serving()? {
+            "the LUN is not served, so its stored reservations are unknown: wait until it is served, or set another directory"
+        } else if self.persistent_reservations() != PersistentReservations::default() {
+            "hosts rely on reservations that survive a restart: remove them first (reservations.clear)"
+        } else {
+            return Ok(());
+        };
+        Err(Invalid {
+            place: "reservations".to_owned(),
+            reason: reason.to_owned(),
+        }
+        .into())
     }
 
     /// Whether the path is that of the served zvol, which was renamed while it is open.

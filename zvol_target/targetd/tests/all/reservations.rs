@@ -138,8 +138,11 @@ fn a_lun_whose_reservations_are_not_known_is_not_served() {
         assert_eq!(shown["state"], "failed");
         let reason = shown["reason"].as_str().unwrap();
         assert!(reason.contains(file.to_str().unwrap()), "{reason}");
-        assert!(reason.contains("restore the file"), "{reason}");
+        assert!(reason.contains("estore the file"), "{reason}");
+        assert!(reason.contains(" reservations.clear '{"), "{reason}");
         let of = json!({"target": IQN, "number": 0});
+        let none = json!({"target": IQN, "number": 0, "reservations": null});
+        assert_eq!(daemon.refusal("luns.change", &none), -32602);
         assert_eq!(daemon.refusal("reservations.list", &of), -32003);
         let mut host = Host::log_in(&daemon.portal, OTHER);
         host.wait_for(0, Err(NOT_READY));
