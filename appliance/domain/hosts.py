@@ -76,7 +76,7 @@ def delete_group(session: Session, group_id: str) -> None:
         for datastore in session.scalars(select(table.datastore).where(table.group_id == group_id))
     ]
     if datastores:
-        raise ConflictError("datastores are presented to this group", datastores)
+        raise ConflictError("datastores are shown to this group (zvaai datastore show ID)", datastores)
     session.delete(deleted)
 
 
