@@ -137,10 +137,10 @@ void fileops_dataset_stop(struct fileops_dataset *dataset)
     until.tv_sec++;
     pthread_mutex_lock(&dataset->lock);
     count_cancel_all(dataset);
-    dataset->shared_number++;
-    dataset->counting_shared = false;
+    dataset->shared.number++;
+    dataset->shared.counting = false;
     pthread_cond_broadcast(&dataset->changed);
-    while ((count_is_any_running(dataset) || dataset->shared_counts > 0) &&
+    while ((count_is_any_running(dataset) || dataset->shared.running > 0) &&
            pthread_cond_clockwait(&dataset->changed, &dataset->lock, CLOCK_MONOTONIC, &until) == 0)
         ;
     pthread_mutex_unlock(&dataset->lock);

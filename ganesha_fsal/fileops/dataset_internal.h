@@ -26,6 +26,15 @@ struct interlock_place {
     unsigned int freeing, waiting_to_free, steps;
 };
 
+/* Counts of shared blocks. */
+struct shared_counts {
+    uint64_t number;      /* of the latest count; older ones end and store nothing */
+    unsigned int running; /* with older ones */
+    bool counting;        /* the latest one */
+    int error;
+    struct fileops_dataset_shared result;
+};
+
 struct fileops_dataset {
     char *root;
     dev_t device;
@@ -40,12 +49,7 @@ struct fileops_dataset {
     pthread_mutex_t lock; /* of the members below; held for no blocking system call */
     uint64_t count;       /* number of the latest count of files for admission; older ones end */
     int count_error;      /* result of the count */
-    /* The latest count of shared blocks, and its result. Older ones end and store nothing. */
-    uint64_t shared_number;
-    bool counting_shared;
-    int shared_error;
-    struct fileops_dataset_shared shared;
-    unsigned int shared_counts; /* that run, with older ones */
+    struct shared_counts shared;
     struct dataset_groups groups;
     struct count counts[COUNTS_KNOWN];
     pthread_cond_t changed; /* of `lock`: a count or a transaction group has ended */

@@ -69,7 +69,7 @@ struct shared_count {
 static bool statistics_count_goes_on(const struct shared_count *count)
 {
     pthread_mutex_lock(&count->dataset->lock);
-    const bool goes_on = count->dataset->shared_number == count->number;
+    const bool goes_on = count->dataset->shared.number == count->number;
     pthread_mutex_unlock(&count->dataset->lock);
     return goes_on && !dataset_is_unused(count->dataset);
 }
@@ -101,9 +101,9 @@ static int statistics_count_file(void *context, const struct walk_name *name)
     }
     close(file);
     pthread_mutex_lock(&dataset->lock);
-    if (dataset->shared_number == count->number) {
-        dataset->shared.shared += sum.shared;
-        dataset->shared.deduplicated += sum.deduplicated;
+    if (dataset->shared.number == count->number) {
+        dataset->shared.result.shared += sum.shared;
+        dataset->shared.result.deduplicated += sum.deduplicated;
     }
     pthread_mutex_unlock(&dataset->lock);
     return error;
@@ -127,11 +127,11 @@ static void statistics_end_count(const struct shared_count *count, int error)
     struct fileops_dataset *dataset = count->dataset;
 
     pthread_mutex_lock(&dataset->lock);
-    dataset->shared_counts--;
-    if (dataset->shared_number == count->number) {
-        dataset->counting_shared = false;
-        dataset->shared_error = error;
-        dataset->shared.complete = error == 0;
+    dataset->shared.running--;
+    if (dataset->shared.number == count->number) {
+        dataset->shared.counting = false;
+        dataset->shared.error = error;
+        dataset->shared.result.complete = error == 0;
     }
     pthread_cond_broadcast(&dataset->changed);
     pthread_mutex_unlock(&dataset->lock);
@@ -168,17 +168,17 @@ static int statistics_begin_count(struct fileops_dataset *dataset, uint64_t numb
 int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared)
 {
     pthread_mutex_lock(&dataset->lock);
-    const bool begins = restart || (!dataset->counting_shared && !dataset->shared.complete && dataset->shared_error == 0);
-    const int error = begins ? 0 : dataset->shared_error;
+    const bool begins = restart || (!dataset->shared.counting && !dataset->shared.result.complete && dataset->shared.error == 0);
+    const int error = begins ? 0 : dataset->shared.error;
     if (begins) {
-        dataset->shared = (struct fileops_dataset_shared){0};
-        dataset->shared_error = 0;
-        dataset->counting_shared = true;
-        dataset->shared_counts++;
-        dataset->shared_number++; /* ends an older count */
+        dataset->shared.result = (struct fileops_dataset_shared){0};
+        dataset->shared.error = 0;
+        dataset->shared.counting = true;
+        dataset->shared.running++;
+        dataset->shared.number++; /* ends an older count */
     }
-    *shared = dataset->shared;
-    const uint64_t number = dataset->shared_number;
+    *shared = dataset->shared.result;
+    const uint64_t number = dataset->shared.number;
     pthread_mutex_unlock(&dataset->lock);
     return begins ? statistics_begin_count(dataset, number) : error;
 }

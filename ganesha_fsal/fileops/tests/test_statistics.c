@@ -360,7 +360,7 @@ static void a_count_of_all_files_ends_when_it_is_stopped(void **state)
     while (files_begun == 0)
         pause_briefly();
     fileops_dataset_stop(dataset);
-    assert_int_equal(dataset->shared_counts, 0);
+    assert_int_equal(dataset->shared.running, 0);
 }
 
 int main(void)
