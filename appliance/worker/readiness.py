@@ -22,19 +22,7 @@ from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
 from appliance.zfs.model import Dataset, FeatureState, Pool
 
-CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
-    "checksum": {"on": "fletcher4"},
-    "compression": {"on": "lz4"},
-    "copies": {},
-    "dedup": {},
-}
-"""Properties in which datastores must agree so that OpenZFS with zfs_bclone_strict_properties clones blocks between them.
-A value maps to its equivalent (zfsprops(7)).
-"""
-
 _ZVOL_CLONE = Path("/sys/module/zvol_clone")
-_STRICT_PROPERTIES = Path("/sys/module/zfs/parameters/zfs_bclone_strict_properties")
-"""zfs(4); OpenZFS later than 2.4 has it."""
 
 
 @dataclass
@@ -55,18 +43,16 @@ class Facts:
     local: list[Address] = field(default_factory=list)
     nfs: NfsFacts = field(default_factory=NfsFacts)
     zvol_clone: bool = True
-    strict_properties: bool = False
 
 
 def of_modules(facts: Facts) -> None:
-    """Reads what the loaded kernel modules are and do."""
+    """Reads which kernel modules are loaded."""
     facts.zvol_clone = _ZVOL_CLONE.exists()
-    facts.strict_properties = _STRICT_PROPERTIES.exists() and _STRICT_PROPERTIES.read_text().strip() == "1"
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     nfs = nfs_readiness.checks(facts.nfs, facts.stores, facts.local)
-    pools = [*_storage(facts), *_zvol_clone(facts), *_clone_properties(facts)]
+    pools = [*_storage(facts), *_zvol_clone(facts)]
     return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
@@ -99,39 +85,6 @@ def _zvol_clone(facts: Facts) -> Iterator[Check]:
         result, evidence = (OK, "XCOPY clones blocks") if facts.zvol_clone else (FAILED, "XCOPY reads and writes")
         remedy = "apt install zvaai-zvol-clone-dkms; systemctl restart zvol_clone; journalctl -b -u zvol_clone"
         yield Check("zvol_clone", "The kernel module zvol_clone is loaded", result, evidence, "" if facts.zvol_clone else remedy)
-
-
-def _clone_properties(facts: Facts) -> Iterator[Check]:
-    """One check for each pool with two thin datastores of one kind. Thick datastores share no blocks."""
-    if not facts.strict_properties:
-        return
-    title, same = "Datastores can clone blocks from each other", "checksum, compression, copies and dedup are the same"
-    by_pool: dict[str, dict[str, list[Datastore]]] = {}
-    for store in facts.stores:
-        if store.state == "active" and not store.thick and store.dataset in facts.datasets:
-            by_pool.setdefault(facts.datasets[store.dataset].pool, {}).setdefault(store.kind, []).append(store)
-    for pool, kinds in by_pool.items():
-        groups = [stores for stores in kinds.values() if len(stores) > 1]
-        if differing := "; ".join(text for stores in groups for text in _differing(facts, stores)):
-            remedy = "zfs set the same values on all of them; until then those that differ copy blocks"
-            yield Check("clone_properties", title, WARNING, differing, remedy, pool)
-        elif groups:
-            yield Check("clone_properties", title, OK, same, "", pool)
-
-
-def _differing(facts: Facts, stores: list[Datastore]) -> Iterator[str]:
-    for name, meaning in CLONE_PROPERTIES.items():
-        by_value: dict[str, list[str]] = {}
-        for store in stores:
-            native = facts.datasets[store.dataset].properties.get(name)
-            if native is not None:
-                by_value.setdefault(meaning.get(native.value, native.value), []).append(store.name)
-        if len(by_value) > 1:
-            yield f"{name} differs: " + ", ".join(f"{value} ({_some(names)})" for value, names in sorted(by_value.items()))
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _keys(facts: Facts) -> Iterator[Check]:

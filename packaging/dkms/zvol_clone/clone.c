@@ -208,9 +208,8 @@ static int clone_clean(struct clone *clone, struct zvol_clone_range *request, u6
 		request->stopped = ZVOL_CLONE_DIRTY;
 		return -EAGAIN;
 	case EXDEV:
-		/* The pools were compared before. Later than 2.4 differing properties are EXDEV too (zfs_bclone_strict_properties). */
-		request->stopped = volume_same_key(clone->destination, clone->source) ? ZVOL_CLONE_OTHER_PROPERTIES :
-											 ZVOL_CLONE_OTHER_KEY;
+		/* The pools were compared before. */
+		request->stopped = ZVOL_CLONE_OTHER_KEY;
 		return -EXDEV;
 	case EBADE: /* ECKSUM of zfs */
 		request->stopped = ZVOL_CLONE_ZFS;

@@ -170,24 +170,6 @@ bool volume_contains(const struct volume *volume, u64 offset, u64 length)
 	return !check_add_overflow(offset, length, &end) && end <= volume_current_size(volume);
 }
 
-bool volume_same_key(struct volume *volume, struct volume *other)
-{
-	void *objset = volume_hold_objset(volume), *other_objset = volume_hold_objset(other);
-	bool same = true;
-
-	if (objset && other_objset) {
-		const int encrypted = FIELD(objset, OS_ENCRYPTED, int);
-
-		same = encrypted == FIELD(other_objset, OS_ENCRYPTED, int) &&
-		       (!encrypted || zfs_crypto_key_equal(objset, other_objset));
-	}
-	if (other_objset)
-		volume_release_objset(other);
-	if (objset)
-		volume_release_objset(volume);
-	return same;
-}
-
 /* zvol_set_ro() in module/zfs/zvol.c sets both, for files that are open already too. */
 bool volume_is_read_only(const struct volume *volume)
 {

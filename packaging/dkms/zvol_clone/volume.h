@@ -45,12 +45,6 @@ bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length);
  */
 u64 volume_clean_hole(struct volume *volume, u64 offset, u64 limit);
 
-/*
- * Whether both are unencrypted, or encrypted with one master key; true also if a volume has lost its dataset meanwhile. Takes both suspend locks:
- * the mutex of the pool is held, and volume_release_objset() was called for both.
- */
-bool volume_same_key(struct volume *volume, struct volume *other);
-
 /* The pool (spa_t) of a held objset: for comparison only. */
 const void *objset_pool(const void *objset);
 

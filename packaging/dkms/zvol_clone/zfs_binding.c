@@ -34,7 +34,6 @@
 
 /* Never defined: they give static_call() its types. zfs_layout.c asserts that the zfs headers declare the same. */
 int zvol_clone_range_type(void *, u64, void *, u64, u64);
-int dmu_objset_crypto_key_equal_type(void *, void *);
 int dmu_read_l0_bps_type(void *, u64, u64, u64, void *, size_t *);
 u64 dnode_block_freed_type(void *, u64);
 int dnode_is_dirty_type(void *);
@@ -186,11 +185,6 @@ const struct module *zfs_binding_module(void)
 int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_zv, u64 destination_offset, u64 length)
 {
 	return static_call(zvol_clone_range_call)(source_zv, source_offset, destination_zv, destination_offset, length);
-}
-
-bool zfs_crypto_key_equal(void *objset, void *other)
-{
-	return static_call(dmu_objset_crypto_key_equal_call)(objset, other);
 }
 
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count)

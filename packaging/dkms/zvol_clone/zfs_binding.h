@@ -13,7 +13,6 @@ struct module;
 /* Every function that is called. To add a function: here, its type in zfs_binding.c, its prototype in zfs_layout.c. */
 #define ZFS_FUNCTIONS(F) \
 	F(zvol_clone_range) \
-	F(dmu_objset_crypto_key_equal) \
 	F(dmu_read_l0_bps) \
 	F(dnode_block_freed) \
 	F(dnode_is_dirty) \
@@ -50,9 +49,6 @@ const struct module *zfs_binding_module(void);
 
 /* zvol_clone_range() of module/zfs/zvol.c: 0 or a positive errno. clone.c says what it needs and does. */
 int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_zv, u64 destination_offset, u64 length);
-
-/* dmu_objset_crypto_key_equal() of module/zfs/dsl_crypt.c: whether two encrypted objsets have one master key. Both are held. */
-bool zfs_crypto_key_equal(void *objset, void *other);
 
 /* dmu_read_l0_bps() of module/zfs/dmu.c: 0 or a positive errno; EAGAIN when a block is not on disk yet. */
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count);

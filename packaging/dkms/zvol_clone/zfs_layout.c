@@ -10,7 +10,6 @@
 #include <sys/dbuf.h>
 #include <sys/dmu_objset.h>
 #include <sys/dnode.h>
-#include <sys/dsl_crypt.h>
 #include <sys/dsl_dataset.h>
 #include <sys/rrwlock.h>
 #include <sys/spa.h>
@@ -26,7 +25,6 @@
 /* The prototypes that zfs_binding.c declares with plain types. A change of either fails the build here. */
 static_assert(__builtin_types_compatible_p(typeof(zvol_clone_range),
     int(zvol_state_t *, uint64_t, zvol_state_t *, uint64_t, uint64_t)));
-static_assert(__builtin_types_compatible_p(typeof(dmu_objset_crypto_key_equal), boolean_t(objset_t *, objset_t *)));
 static_assert(__builtin_types_compatible_p(typeof(dmu_read_l0_bps),
     int(objset_t *, uint64_t, uint64_t, uint64_t, blkptr_t *, size_t *)));
 static_assert(__builtin_types_compatible_p(typeof(dnode_block_freed), uint64_t(dnode_t *, uint64_t)));
@@ -68,7 +66,6 @@ zfs_layout(void)
 	OFFSET(ZV_ZSO, zvol_state, zv_zso);
 	DEFINE(ZV_SUSPEND_LOCK, offsetof(struct zvol_state, zv_suspend_lock.rw_rwlock));
 	OFFSET(OS_SPA, objset, os_spa);
-	OFFSET(OS_ENCRYPTED, objset, os_encrypted);
 	DEFINE(BLKPTR_SIZE, sizeof (blkptr_t));
 	OFFSET(BLKPTR_DVA, blkptr, blk_dva[0]);
 	OFFSET(BLKPTR_PROP, blkptr, blk_prop);

@@ -45,10 +45,6 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_NO_MEMORY = 20,		/* ENOMEM: nothing was done */
 	ZVOL_CLONE_ZFS = 21,			/* any: zvol_clone_range() failed: ENOSPC, EDQUOT, EIO, EOPNOTSUPP ... */
 	ZVOL_CLONE_NOT_ZFS = 22,		/* ENODEV: a regular file of another file system */
-	ZVOL_CLONE_OTHER_PROPERTIES = 23,	/*
-						 * EXDEV: checksum, compression, copies or dedup differ, and zfs does not clone then: OpenZFS
-						 * later than 2.4 with zfs_bclone_strict_properties=1
-						 */
 };
 
 /*

@@ -47,7 +47,6 @@ class Stopped(enum.IntEnum):
     NO_MEMORY = 20
     ZFS = 21
     NOT_ZFS = 22
-    OTHER_PROPERTIES = 23
 
 
 class Request(ctypes.Structure):
