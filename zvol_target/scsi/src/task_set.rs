@@ -56,8 +56,8 @@ pub(crate) struct Task {
     attribute: TaskAttribute,
     /// Changed only under the lock of the set.
     state: AtomicU8,
-    /// Wakes the future that runs this task.
-    wake: Notify,
+    /// Notified at each change of the state. All futures of this task that wait get it.
+    changed: Notify,
     /// Its ranges stay locked until its last step has ended, also in other units: nothing later can be overwritten.
     copies: AtomicBool,
     ended: AtomicBool,
@@ -88,10 +88,11 @@ impl Task {
     /// Ready when the task may run.
     pub(crate) async fn enabled(&self) -> Result<(), Aborted> {
         loop {
+            let changed = self.changed.notified();
             match self.state.load(Ordering::Acquire) {
                 ENABLED | COMMITTED => return Ok(()),
                 ABORTED | ABORTED_WITH_STATUS => return Err(Aborted),
-                _ => self.wake.notified().await,
+                _ => changed.await,
             }
         }
     }
@@ -100,8 +101,13 @@ impl Task {
     pub(crate) async fn unless_aborted<F: Future>(&self, future: F) -> Result<F::Output, Aborted> {
         let mut future = pin!(future);
         let mut aborted = pin!(async {
-            while !self.is_aborted() {
-                self.wake.notified().await;
+            loop {
+                // Before the state is read: no change in between is missed.
+                let changed = self.changed.notified();
+                if self.is_aborted() {
+                    break;
+                }
+                changed.await;
             }
         });
         poll_fn(|context| match future.as_mut().poll(context) {
@@ -113,7 +119,7 @@ impl Task {
 
     fn change(&self, state: u8) {
         self.state.store(state, Ordering::Release);
-        self.wake.notify_one();
+        self.changed.notify_waiters();
     }
 }
 
@@ -275,7 +281,7 @@ impl TaskSet {
                 identifier,
                 attribute,
                 state: AtomicU8::new(if runs { ENABLED } else { DORMANT }),
-                wake: Notify::new(),
+                changed: Notify::new(),
                 copies: AtomicBool::new(false),
                 ended: AtomicBool::new(false),
             });
@@ -412,6 +418,8 @@ impl AbortedTasks {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
 
     fn enter(set: &Arc<TaskSet>, nexus: u64) -> EnteredTask<Arc<TaskSet>> {
@@ -422,6 +430,40 @@ mod tests {
         fn as_ref(&self) -> &TaskSet {
             self
         }
+    }
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_abort_wakes_every_future_of_the_task() {
+        let set = Arc::new(TaskSet::default());
+        let entered = enter(&set, 0);
+        let mut waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let never = entered.task().unless_aborted(std::future::pending::<()>());
+                (Box::pin(never), Arc::new(Flag::default()))
+            })
+            .collect();
+        let mut poll = || -> Vec<_> {
+            waiting
+                .iter_mut()
+                .map(|(future, flag)| {
+                    let waker = Waker::from(Arc::clone(flag));
+                    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+                    (polled, flag.0.load(Ordering::Relaxed))
+                })
+                .collect()
+        };
+        assert_eq!(poll(), [(Poll::Pending, false); 3]);
+        set.abort(|_, _| Some(Abort::Silent));
+        assert_eq!(poll(), [(Poll::Ready(Err(Aborted)), true); 3]);
     }
 
     #[test]

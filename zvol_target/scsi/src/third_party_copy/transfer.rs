@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::pin::pin;
 use std::sync::Arc;
 
 use volume::copy::{CopyError, CopyRange, CopyReport, Step, Steps};
@@ -101,9 +102,18 @@ pub(super) async fn transfer(
             what,
             stop: RefCell::new(None),
         };
-        let copied = volume::copy::copy(&range, stability, &steps, &mut report);
-        let copied = execution.until_aborted(copied).await;
-        drop(turn);
+        let copied = {
+            let copied = volume::copy::copy(&range, stability, &steps, &mut report);
+            let mut copied = pin!(execution.until_aborted(copied));
+            match execution.task.unless_aborted(copied.as_mut()).await {
+                Ok(copied) => copied,
+                // A step in a suspended pool does not end. Other copies must not wait for it.
+                Err(Aborted) => {
+                    drop(turn);
+                    copied.await
+                }
+            }
+        };
         let stop = steps.stop.into_inner();
         let bytes = report.total_bytes();
         done += range.length;

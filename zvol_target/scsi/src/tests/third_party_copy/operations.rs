@@ -293,6 +293,42 @@ fn copies_of_a_host_above_the_limit_wait() {
 }
 
 #[test]
+fn an_aborted_copy_whose_step_hangs_gives_up_its_turn() {
+    let Pair { volumes, initiator } = pair();
+    volumes[1].hold();
+    let mut hanging: Vec<_> = (0..8)
+        .map(|number: u16| {
+            let at = u64::from(number) * 64;
+            start(&initiator, number, 8, at, at)
+        })
+        .collect();
+    for _ in 0..20 {
+        assert!(hanging.iter_mut().all(|task| poll(task).is_pending()));
+    }
+    assert_eq!(volumes[1].begun(), 8);
+    let list = anonymous(&names(), &[Segment(0, 0, 8, 4000, 5000)]);
+    let cdb = extended_copy(list.len());
+    let mut healthy = initiator.execute(100, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    assert!(poll(&mut healthy).is_pending());
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: LogicalUnitNumber([0; 8]),
+        identifier: 0,
+    };
+    let mut answer = manage(&initiator, abort);
+    assert!(hanging.iter_mut().all(|task| poll(task).is_pending()));
+    assert!(poll(&mut answer).is_pending());
+    let mut ended = (0..100).map(|_| poll(&mut healthy));
+    assert!(ended.any(|polled| is_good(&polled)));
+    volumes[1].release(1000);
+    let mut hanging = hanging.into_iter();
+    assert!(is_aborted(&Poll::Ready(block_on(hanging.next().unwrap()))));
+    block_on(answer);
+    for task in hanging {
+        assert!(is_good(&Poll::Ready(block_on(task))));
+    }
+}
+
+#[test]
 fn a_long_copy_gives_others_their_turn_before_it_has_ended() {
     const BETWEEN_PIECES: u64 = (64 << 20) / 512;
     let blocks = 2 * BETWEEN_PIECES;
