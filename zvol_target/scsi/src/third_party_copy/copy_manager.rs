@@ -98,11 +98,11 @@ impl CopyEnd {
     /// The unit of the command.
     ///
     /// # Errors
-    /// LOGICAL UNIT NOT SUPPORTED if it was removed, also if another unit has its number now.
+    /// LOGICAL UNIT NOT SUPPORTED if it was removed, also if a unit with another volume has its number now.
     pub(super) fn addressed(execution: &Execution) -> Result<Self, Sense> {
         let number = execution.number;
         let unit = execution.device.unit_of_nexus(execution.nexus, number);
-        let unit = unit.filter(|unit| std::ptr::eq(Arc::as_ptr(unit), execution.unit));
+        let unit = unit.filter(|unit| Arc::ptr_eq(&unit.volume, &execution.unit.volume));
         let unit = unit.ok_or(Sense::illegal_request(
             AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED,
         ))?;
@@ -123,7 +123,7 @@ impl CopyEnd {
     }
 
     /// Whether the nexus may still use it. During a copy, its host or that of its token can lose access, and the unit can be
-    /// removed.
+    /// removed. A unit that replaced it on the same volume, with other options, does not end the copy.
     pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
         let nexus = execution.nexus;
         let unit = match &self.by {
@@ -131,7 +131,7 @@ impl CopyEnd {
             Right::Token(host) if !execution.device.permits(self.number, host) => None,
             Right::Token(_) => execution.device.logical_unit(self.number),
         };
-        unit.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
+        unit.is_some_and(|unit| Arc::ptr_eq(&unit.volume, &self.unit.volume))
     }
 
     /// Whether a reservation forbids `rule` to the nexus.
