@@ -2,7 +2,7 @@
 //! Locks on ranges of a volume, for commands that change them.
 //!
 //! A request waits for every earlier request that conflicts with it, granted or waiting. Overlapping requests are granted in
-//! order, so none starves. Requests that do not overlap never wait for each other.
+//! order, so none starves. [`RangeLocks::drain`] waits too, but blocks no later request. Requests that do not overlap never wait for each other.
 //!
 //! A command requests its lock after its Data-Out has arrived, and never waits for an initiator while it holds one: otherwise a
 //! slow host would block the others.
@@ -31,6 +31,8 @@ pub(crate) enum Hold {
     Write,
     /// The range is read and then written: all others wait.
     Exclusive,
+    /// Waits for all earlier requests; no later request waits for it.
+    Drain,
 }
 
 /// A requested range.
@@ -86,6 +88,12 @@ impl RangeLocks {
     /// Locks a range for an atomic read.
     pub(crate) async fn read(&self, range: Range<u64>) -> RangeGuard {
         Table::hold(self.table(), [(Hold::Read, range), NOTHING]).await
+    }
+
+    /// Waits until all requests so far have ended. Requests that come later do not wait for it.
+    pub(crate) async fn drain(&self) {
+        let everything = (Hold::Drain, 0..u64::MAX);
+        drop(Table::hold(self.table(), [everything, NOTHING]).await);
     }
 
     /// Watches for write requests to these ranges until it is dropped. Earlier writes can still be running.
@@ -172,14 +180,17 @@ enum Place {
 }
 
 impl Request {
-    fn conflicts(&self, other: &Self) -> bool {
+    fn waits_for(&self, earlier: &Self) -> bool {
         let pairs = self
             .parts
             .iter()
-            .flat_map(|part| other.parts.iter().map(move |held| (part, held)));
+            .flat_map(|part| earlier.parts.iter().map(move |held| (part, held)));
         pairs.into_iter().any(|((hold, range), (others, other))| {
             let both = (*hold, *others);
-            let alongside = matches!(both, (Hold::Read, Hold::Read) | (Hold::Write, Hold::Write));
+            let alongside = matches!(
+                both,
+                (Hold::Read, Hold::Read) | (Hold::Write, Hold::Write) | (_, Hold::Drain)
+            );
             !alongside && range.start.max(other.start) < range.end.min(other.end)
         })
     }
@@ -223,7 +234,7 @@ impl Table {
         let conflicting = |requests: &Slab<Request>| {
             requests
                 .iter()
-                .filter(|(_, earlier)| earlier.conflicts(&request))
+                .filter(|(_, earlier)| request.waits_for(earlier))
                 .count()
         };
         let writes = request.parts.iter().all(|(hold, _)| *hold == Hold::Write);
@@ -258,7 +269,7 @@ impl Table {
             let Some(gone) = gone else { return };
             let mut unblock = |requests: &mut Slab<Request>| {
                 for (_, later) in requests {
-                    if later.number > gone.number && later.conflicts(&gone) {
+                    if later.number > gone.number && later.waits_for(&gone) {
                         later.blockers -= 1;
                         if later.blockers == 0 {
                             ready.extend(later.waker.take());
@@ -282,7 +293,9 @@ impl Requests {
         if self.watches.is_empty() {
             return;
         }
-        let written = parts.iter().filter(|(hold, _)| *hold != Hold::Read);
+        let written = parts
+            .iter()
+            .filter(|(hold, _)| matches!(hold, Hold::Write | Hold::Exclusive));
         self.watches.retain(|watch| {
             watch.upgrade().is_some_and(|watch| {
                 written.clone().for_each(|(_, range)| watch.note(range));

@@ -58,11 +58,11 @@ impl<'a> Request<'a> {
 }
 
 /// The rules for each byte.
-fn conflicts((hold, range): &Part, (other_hold, other_range): &Part) -> bool {
+fn waits_for((hold, range): &Part, (other_hold, other_range): &Part) -> bool {
     let both = range
         .clone()
         .any(|byte| other_range.clone().any(|other| byte == other));
-    both && (hold != other_hold || *hold == Hold::Exclusive)
+    both && *other_hold != Hold::Drain && (hold != other_hold || *hold == Hold::Exclusive)
 }
 
 fn part() -> impl Strategy<Value = Part> {
@@ -70,6 +70,7 @@ fn part() -> impl Strategy<Value = Part> {
         1 => Just(Hold::Read),
         3 => Just(Hold::Write),
         2 => Just(Hold::Exclusive),
+        1 => Just(Hold::Drain),
     ];
     (hold, 0_u64..12, 0_u64..5).prop_map(|(hold, start, length)| (hold, start..start + length))
 }
@@ -111,7 +112,7 @@ proptest! {
             for (at, request) in requests.iter().enumerate() {
                 let blocked = requests[..at].iter().any(|earlier| {
                     request.parts.iter().any(|part| {
-                        earlier.parts.iter().any(|other| conflicts(part, other))
+                        earlier.parts.iter().any(|other| waits_for(part, other))
                     })
                 });
                 prop_assert_eq!(request.held.is_some(), !blocked, "{} of {:?}", at, request.parts);
@@ -163,6 +164,8 @@ fn dropped_watches_are_removed_without_a_write() {
         drop(locks.watch(vec![0..1, 5..6]));
     }
     assert!(lock(&locks.table().0).watches.len() <= 2);
+    assert!(!other.has_changed());
+    block_on(locks.drain());
     assert!(!other.has_changed());
     locks.note_change_of_all();
     assert!(other.has_changed());

@@ -215,9 +215,7 @@ async fn abort(
     let aborted = Unended::new(aborted, None);
     execution.task.unless_aborted(aborted.wait()).await?;
     // A task of a third-party copy can belong to another unit. Each of its steps checks reservations after it has locked its
-    // range here. Locking all ranges waits for steps that checked earlier.
-    let ranges = &execution.unit.ranges;
-    let all = execution.task.unless_aborted(ranges.exclusive(0..u64::MAX));
-    drop(all.await?);
-    Ok(())
+    // range here. So only steps that have requested it by now can have checked earlier.
+    let drained = execution.unit.ranges.drain();
+    Ok(execution.task.unless_aborted(drained).await?)
 }

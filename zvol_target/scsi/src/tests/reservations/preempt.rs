@@ -177,6 +177,11 @@ fn preempt_and_abort_waits_for_copy_steps_of_other_units() {
         Sent::boxed(&list(0xb, 0xa, 0)),
     );
     assert!(poll(&mut preempt).is_pending());
+    // A step in a suspended pool can hang. It blocks no write outside its range.
+    let data = Sent::boxed(&pattern(1, 1));
+    let mut write = preempter.execute(2, TaskAttribute::Simple, &write_10(0, 1), data);
+    assert!(is_good(&poll(&mut write)));
+    assert!(poll(&mut preempt).is_pending());
     drop(step);
     assert!(is_good(&poll(&mut preempt)));
     assert!(preempter.writes());
