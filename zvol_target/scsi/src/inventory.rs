@@ -279,7 +279,7 @@ impl Inventory {
         Some((unit, access))
     }
 
-    /// Changes the access to a unit. Tasks of nexuses that lose it end with TASK ABORTED.
+    /// Changes the access to a unit. Tasks of nexuses that lose it end with TASK ABORTED, also in units that it replaced.
     ///
     /// `conditions` are the unit attentions of nexuses that gain the unit. Nexuses that gain or lose it get REPORTED LUNS DATA
     /// HAS CHANGED on their other units; other nexuses get nothing.
@@ -309,8 +309,15 @@ impl Inventory {
             }
         }
         audience.access = access;
-        unit.tasks
-            .abort(|nexus, _| (!audience.includes(nexus)).then_some(Abort::WithStatus));
+        let replaced = self
+            .removed
+            .iter()
+            .filter(|removed| removed.number == number);
+        let replaced = replaced.filter_map(|removed| removed.unit.upgrade());
+        for unit in replaced.chain([Arc::clone(unit)]) {
+            unit.tasks
+                .abort(|nexus, _| (!audience.includes(nexus)).then_some(Abort::WithStatus));
+        }
         for nexus in affected {
             self.announce(nexus, number);
         }

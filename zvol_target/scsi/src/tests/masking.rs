@@ -184,6 +184,19 @@ fn tasks_of_a_host_that_loses_access_end_and_others_continue() {
 }
 
 #[test]
+fn tasks_in_a_replaced_unit_end_too_when_their_host_loses_access() {
+    let loses = setup();
+    let keeps = Initiator::of(Arc::clone(&loses.device));
+    let (mut lost, mut retained) = (stuck_write(&loses, 1), stuck_write(&keeps, 1));
+    assert!(poll(&mut lost).is_pending() && poll(&mut retained).is_pending());
+    drop(loses.device.replace_logical_unit(0, unit(0)).unwrap());
+    assert!(poll(&mut lost).is_pending());
+    loses.device.set_access(0, only(&[&keeps])).unwrap();
+    assert!(has_status(&poll(&mut lost), Status::TaskAborted));
+    assert!(poll(&mut retained).is_pending());
+}
+
+#[test]
 fn a_nexus_that_comes_later_is_judged_by_the_name_of_its_host() {
     let initiator = setup();
     initiator.device.set_access(1, only(&[&initiator])).unwrap();
