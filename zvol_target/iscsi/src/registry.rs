@@ -15,7 +15,7 @@ use crate::config::{Portal, ServerOptions, TargetDefinition, TargetPort};
 use crate::login::{Established, LoginStatus, NegotiatedParameters, SessionType};
 use crate::name::IscsiName;
 
-/// How long a login waits for the end of the session that it replaces, and of its commands.
+/// How long a login waits until the session that it replaces is deregistered. Units with its commands are fenced.
 const REINSTATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of recorded unknown initiators, the latest ones. Anyone who reaches a portal can invent names.
@@ -353,7 +353,7 @@ impl Registry {
                 replacing = true;
                 replaced.ended.subscribe()
             };
-            // A new command of the initiator may start only after the old session's last command has ended.
+            // Waits until the old session is deregistered. Units with its commands are fenced.
             match tokio::time::timeout(REINSTATEMENT_TIMEOUT, ended.wait_for(|ended| *ended)).await
             {
                 Ok(_) => {}

@@ -383,7 +383,7 @@ enum Addressed {
     Admitted(Admitted),
     NoUnit(Arc<Nexus>),
     TaskSetFull,
-    /// Tasks that the initiator port considers ended are still running.
+    /// Tasks that the initiator device considers ended, on any of its paths, are still running.
     Fenced,
 }
 
