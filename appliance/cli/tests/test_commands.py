@@ -23,6 +23,7 @@ from appliance.database.models import User
 from appliance.dataplane.ganesha import ExportRefusedError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.domain import access
+from appliance.domain.addresses import Address
 from appliance.domain.journal import Finding, update_alerts
 
 ROOT = typer.main.get_command(application)
@@ -419,10 +420,13 @@ def test_obstacles_are_named_once(zvaai: Command) -> None:
     assert code == 4 and all(printed.count(f"esx{number}") == 1 for number in range(7)), printed
 
 
-def test_readiness_has_the_line_that_mounts_an_export(zvaai: Command) -> None:
-    zvaai("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "127.0.0.1", "--wait")
+def test_readiness_has_the_line_that_mounts_an_export(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from appliance.api import appliance_resource  # noqa: PLC0415
+
+    monkeypatch.setattr(appliance_resource, "local_addresses", lambda: [Address("eth0", "192.0.2.5")])
+    zvaai("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "192.0.2.11", "--wait")
     _code, printed = zvaai.run("readiness")
-    assert "esxcli storage nfs add" in printed, printed
+    assert "esxcli storage nfs add -H 192.0.2.5 -s /nfs1 -v nfs1" in printed, printed
 
 
 def test_without_a_terminal_rows_are_not_folded(zvaai: Command) -> None:
