@@ -107,10 +107,10 @@ def findings(
             )
         if store.state == "active" and store.thick and store.reserved < store.guaranteed:
             had = f"{store.reserved} of {store.guaranteed}"
-            text = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest"
+            text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY
             if store.becoming_thick:
                 text = f"Datastore {store.name} was not made thick, and not thin again: {had} bytes are reserved"
-            remedy = f"zvaai datastore change {store.name} --thick, or --thin" if store.becoming_thick else ROOM_REMEDY
+                remedy = f"zvaai datastore change {store.name} --thick, or --thin"
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, remedy))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"

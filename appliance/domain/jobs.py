@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     """The changed object: one job at a time for each."""
     pools: tuple[str, ...]
-    """Names of the changed pools: one job at a time for each. Without pools, the job never waits."""
+    """Names of the changed pools: one job at a time for each. Without pools, it waits for no job of a pool."""
     uuid: str | None = None
     source: str | None = None
     dataset: str | None = None
@@ -190,6 +190,7 @@ def end(
         ended.percent = 100
         for earlier in session.scalars(_abandoned().where(Job.sequence < ended.sequence)):
             out = plan_of(earlier).out_of_service
+            # It was repeated, or its pool was imported: it holds no datastore back.
             is_over = ended.subject == earlier.subject and ended.kind in (earlier.kind, "pool.import")
             if is_over or ended.subject in out:
                 note(session, earlier.id, out_of_service=[] if is_over else [uuid for uuid in out if uuid != ended.subject])

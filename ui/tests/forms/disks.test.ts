@@ -8,7 +8,8 @@ import { afterEach, expect, it } from "vitest";
 import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
 import { text } from "../../src/text";
-import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
+import { open } from "./opened";
+import { fill, isDisabled, newUser, press, toPress, until } from "./page";
 import { begun, DISKS, ID, page, pool, world } from "./world";
 
 afterEach(cleanup);
@@ -54,14 +55,8 @@ it("creates a pool with the chosen settings, which its dry run does not need", a
 });
 
 it("does not send a disk that has left the list", async () => {
-  beginService();
-  window.history.replaceState(null, "", "/pools/tank");
-  const client = newCache();
-  render(createElement(App, { client }));
-  const user = newUser();
   const [device = "", , free = ""] = DISKS;
-  await press(user, [`Actions for ${device}`, "Replace"]);
-  const scope = await until("it does not open", dialog);
+  const { user, client, scope } = await open("/pools/tank", [`Actions for ${device}`, "Replace"]);
   await fill(user, scope, free, true);
   const send = await until("it can't be sent", () => [toPress("Replace", scope)].find((button) => button && !isDisabled(button)));
   const { items } = world["/disks"] as { readonly items: readonly { readonly path: string }[] };
@@ -88,16 +83,9 @@ it("does not make a pool of a disk that has left the list", async () => {
 });
 
 it("starts the trim that the user has read about, also if another trim has started meanwhile", async () => {
-  beginService();
-  window.history.replaceState(null, "", "/pools/tank");
-  const client = newCache();
-  render(createElement(App, { client }));
-  const user = newUser();
-  await press(user, ["Actions", "Start trim"]);
-  const scope = await until("it does not open", dialog);
+  const { user, client, scope } = await open("/pools/tank", ["Actions", "Start trim"]);
   service.responses = { "/pools/tank": { ...pool, vdevs: pool.vdevs.map((vdev) => ({ ...vdev, trim: "active" })) } };
   await client.invalidateQueries();
-  service.answers = [{ status: 202, body: begun }];
   await press(user, ["Start trim"], scope);
   await until("the dialog stays", () => !scope.isConnected);
   expect(service.sent.map(({ body }) => body)).toEqual([{ action: "start" }]);
