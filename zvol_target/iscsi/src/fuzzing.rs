@@ -108,7 +108,7 @@ impl Exchange<'_> {
                 to_target: established.target.is_some(),
                 account: established.account,
             },
-            Step::Refuse(response) => LoginStep::Refuse(response),
+            Step::Refuse(response, _) => LoginStep::Refuse(response),
         }
     }
 }

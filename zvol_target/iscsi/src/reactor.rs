@@ -287,6 +287,10 @@ pub(crate) async fn serve_stream(
         }
         // Monitors and port scanners open connections and close them.
         Ok(Err(LoginFailure::Closed)) => debug!(peer = %addresses.0, "closed before login"),
+        Ok(Err(LoginFailure::Refused { initiator, cause })) => {
+            let initiator = initiator.map(tracing::field::display);
+            warn!(peer = %addresses.0, initiator, %cause, "login refused");
+        }
         Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
         Err(_) => warn!(peer = %addresses.0, "login took too long"),
     }

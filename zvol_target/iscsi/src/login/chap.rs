@@ -50,7 +50,7 @@ impl Algorithm {
 
 /// Why a step of CHAP failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ChapError {
+pub(crate) enum ChapError {
     #[error("a CHAP key is missing or out of place")]
     MissingKey,
     #[error("a CHAP key has a malformed value")]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tracing::debug;
 
-use super::{LOGIN_DATA_SEGMENT_LENGTH, Login, NegotiatedParameters, Step, refusal};
+use super::{LOGIN_DATA_SEGMENT_LENGTH, Login, NegotiatedParameters, Refusal, Step, refusal};
+use crate::name::IscsiName;
 use crate::pdu::{self, Digests, FrameError, Header, InitiatorPdu, LoginRequest, LoginResponse};
 use crate::registry::{Registration, Registry};
 use crate::session::{COMMAND_WINDOW, Inbound, Outbound};
@@ -26,8 +27,11 @@ pub(crate) struct LoggedIn {
 /// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginFailure {
-    #[error("refused with status {0:#06x}")]
-    Refused(u16),
+    #[error("{cause}")]
+    Refused {
+        initiator: Option<IscsiName>,
+        cause: Refusal,
+    },
     #[error("the initiator closed the connection")]
     Closed,
     #[error("expected a Login Request (opcode {0:#04x})")]
@@ -56,13 +60,17 @@ pub(crate) async fn log_in(
             stat_sn: *stat_sn.get_or_insert(request.exp_stat_sn),
         };
         let step = login.handle(&request, &data);
-        if let Some(initiator) = login.unknown.take() {
-            registry.remember_unknown(initiator, peer.ip().to_canonical());
+        if let (true, Some(initiator)) = (std::mem::take(&mut login.unknown), &login.initiator) {
+            registry.remember_unknown(initiator.clone(), peer.ip().to_canonical());
         }
         let (mut response, text, established) = match step {
             Step::Respond(response, text) => (response, text, None),
             Step::Complete(response, text, established) => (response, text, Some(established)),
-            Step::Refuse(response) => return refuse(stream, sequence, response).await,
+            Step::Refuse(response, cause) => {
+                sequence.send(stream, response, &[]).await?;
+                let initiator = login.initiator;
+                return Err(LoginFailure::Refused { initiator, cause });
+            }
         };
         let mut registration = None;
         if let Some(established) = &established {
@@ -71,7 +79,12 @@ pub(crate) async fn log_in(
                     response.tsih = entered.record.tsih;
                     registration = Some(entered);
                 }
-                Err(status) => return refuse(stream, sequence, refusal(&request, status)).await,
+                Err(status) => {
+                    let response = refusal(&request, status);
+                    sequence.send(stream, response, &[]).await?;
+                    let (initiator, cause) = (login.initiator, status.into());
+                    return Err(LoginFailure::Refused { initiator, cause });
+                }
             }
         }
         sequence.send(stream, response, &text).await?;
@@ -86,16 +99,6 @@ pub(crate) async fn log_in(
             });
         }
     }
-}
-
-async fn refuse(
-    stream: &mut TcpStream,
-    mut sequence: Sequence,
-    response: LoginResponse,
-) -> Result<LoggedIn, LoginFailure> {
-    sequence.send(stream, response, &[]).await?;
-    let status = u16::from_be_bytes([response.status_class, response.status_detail]);
-    Err(LoginFailure::Refused(status))
 }
 
 /// Sequence numbers during login.

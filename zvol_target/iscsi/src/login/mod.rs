@@ -8,8 +8,6 @@ mod parameters;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tracing::{debug, info};
-
 use crate::config::{Authentication, TargetDefinition, TargetPort};
 use crate::name::IscsiName;
 use crate::pdu::{LoginRequest, LoginResponse};
@@ -30,24 +28,63 @@ pub(crate) const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
 /// Limit of the keys in one login; RFC 7143 has 27.
 const KEYS_MAX: usize = 128;
 
-/// Why a login is refused: Status-Class and Status-Detail (11.13.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Status-Class and Status-Detail of a refused login (11.13.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u16)]
 pub(crate) enum LoginStatus {
+    #[error("invalid keys or stages")]
     InitiatorError = 0x0200,
+    #[error("authentication failed")]
     AuthenticationFailure = 0x0201,
+    #[error("no such target at this portal")]
     NotFound = 0x0203,
+    #[error("the target was deleted, or its portals or hosts changed")]
     TargetRemoved = 0x0204,
+    #[error("unsupported version of iSCSI")]
     UnsupportedVersion = 0x0205,
+    #[error("a session has one connection")]
     TooManyConnections = 0x0206,
+    #[error("no InitiatorName or TargetName")]
     MissingParameter = 0x0207,
+    #[error("the session belongs to another target or portal group")]
     CannotIncludeInSession = 0x0208,
+    #[error("unknown SessionType")]
     SessionTypeNotSupported = 0x0209,
+    #[error("the session does not exist")]
     SessionDoesNotExist = 0x020a,
+    #[error("the request does not continue this login")]
     InvalidDuringLogin = 0x020b,
+    #[error("internal error")]
     TargetError = 0x0300,
+    #[error("the target stops")]
     ServiceUnavailable = 0x0301,
+    #[error("too many sessions, or too many keys")]
     OutOfResources = 0x0302,
+}
+
+/// Why a login is refused. The initiator gets the status alone.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Status(#[from] LoginStatus),
+    #[error("the initiator does not use AuthMethod={0}")]
+    Method(&'static str),
+    #[error(transparent)]
+    Chap(#[from] ChapError),
+    #[error("no host of {0} has this initiator name")]
+    NotAdmitted(IscsiName),
+}
+
+impl Refusal {
+    pub const fn status(&self) -> LoginStatus {
+        match self {
+            Self::Status(status) => *status,
+            Self::Chap(ChapError::Random) => LoginStatus::TargetError,
+            Self::Method(_) | Self::Chap(_) => LoginStatus::AuthenticationFailure,
+            // Not 0x0202, Authorization Failure: the response must not disclose which targets exist.
+            Self::NotAdmitted(_) => LoginStatus::NotFound,
+        }
+    }
 }
 
 /// Result of a successful login.
@@ -73,12 +110,11 @@ pub(crate) enum Step {
     /// Register the session and send this response; then the full feature phase begins.
     Complete(LoginResponse, Vec<u8>, Box<Established>),
     /// Send this response and close the connection.
-    Refuse(LoginResponse),
+    Refuse(LoginResponse, Refusal),
 }
 
 /// The session that the first request describes.
 struct Leading {
-    initiator: IscsiName,
     session_type: SessionType,
     target: Option<(Arc<TargetDefinition>, TargetPort)>,
 }
@@ -101,8 +137,9 @@ pub(crate) struct Login<'a> {
     first: Option<LoginRequest>,
     stage: u8,
     leading: Option<Leading>,
-    /// The initiator's name, if no target permits it.
-    unknown: Option<IscsiName>,
+    initiator: Option<IscsiName>,
+    /// Whether no target permits the initiator.
+    unknown: bool,
     initiator_alias: Option<String>,
     security: Security,
     collector: TextCollector,
@@ -120,7 +157,8 @@ impl<'a> Login<'a> {
             first: None,
             stage: SECURITY_NEGOTIATION,
             leading: None,
-            unknown: None,
+            initiator: None,
+            unknown: false,
             initiator_alias: None,
             security: Security::Open,
             collector: TextCollector::default(),
@@ -134,11 +172,11 @@ impl<'a> Login<'a> {
     pub fn handle(&mut self, request: &LoginRequest, data: &[u8]) -> Step {
         match self.advance(request, data) {
             Ok(step) => step,
-            Err(status) => Step::Refuse(refusal(request, status)),
+            Err(cause) => Step::Refuse(refusal(request, cause.status()), cause),
         }
     }
 
-    fn advance(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, LoginStatus> {
+    fn advance(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Refusal> {
         self.check_header(request)?;
         self.collector
             .push(data)
@@ -170,7 +208,7 @@ impl<'a> Login<'a> {
             text::push(&mut answer, "MaxRecvDataSegmentLength", &length.to_string());
         }
         if answer.len() > LOGIN_DATA_SEGMENT_LENGTH {
-            return Err(LoginStatus::OutOfResources);
+            return Err(LoginStatus::OutOfResources.into());
         }
         if !request.transit || !self.is_stage_complete()? {
             return Ok(Step::Respond(response, answer));
@@ -223,11 +261,7 @@ impl<'a> Login<'a> {
     }
 
     /// Reads the keys with initiator, target and session type (6.3.1).
-    fn lead(
-        &mut self,
-        pairs: &[(String, String)],
-        answer: &mut Vec<u8>,
-    ) -> Result<(), LoginStatus> {
+    fn lead(&mut self, pairs: &[(String, String)], answer: &mut Vec<u8>) -> Result<(), Refusal> {
         let find = |name| {
             pairs
                 .iter()
@@ -236,13 +270,12 @@ impl<'a> Login<'a> {
         };
         let initiator = find("InitiatorName").ok_or(LoginStatus::MissingParameter)?;
         let initiator: IscsiName = initiator.parse().map_err(|_| LoginStatus::InitiatorError)?;
-        if self.registry.visible_targets(&initiator).is_empty() {
-            self.unknown = Some(initiator.clone());
-        }
+        let initiator = &*self.initiator.insert(initiator);
+        self.unknown = self.registry.visible_targets(initiator).is_empty();
         let session_type = match find("SessionType") {
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,
-            Some(_) => return Err(LoginStatus::SessionTypeNotSupported),
+            Some(_) => return Err(LoginStatus::SessionTypeNotSupported.into()),
         };
         let mut target = None;
         if session_type == SessionType::Normal {
@@ -255,10 +288,8 @@ impl<'a> Login<'a> {
             let port = named
                 .port(self.portal_group_tag)
                 .ok_or(LoginStatus::NotFound)?;
-            if !named.admits(&initiator) {
-                // Not 0x0202, Authorization Failure: the response must not disclose which targets exist.
-                info!(%initiator, target = %named.name, "initiator refused: the response is the same as for a missing target");
-                return Err(LoginStatus::NotFound);
+            if !named.admits(initiator) {
+                return Err(Refusal::NotAdmitted(named.name.clone()));
             }
             // 13.9: in the first response.
             text::push(
@@ -269,12 +300,11 @@ impl<'a> Login<'a> {
             target = Some((named, port));
         }
         self.leading = Some(Leading {
-            initiator,
             session_type,
             target,
         });
         if self.stage != SECURITY_NEGOTIATION && self.is_chap_required() {
-            return Err(LoginStatus::AuthenticationFailure);
+            return Err(Refusal::Method("CHAP"));
         }
         Ok(())
     }
@@ -290,14 +320,10 @@ impl<'a> Login<'a> {
             .is_some_and(|authentication| !authentication.incoming.is_empty())
     }
 
-    fn answer(
-        &mut self,
-        pairs: &[(String, String)],
-        answer: &mut Vec<u8>,
-    ) -> Result<(), LoginStatus> {
+    fn answer(&mut self, pairs: &[(String, String)], answer: &mut Vec<u8>) -> Result<(), Refusal> {
         let session_type = match &self.leading {
             Some(leading) => leading.session_type,
-            None => return Err(LoginStatus::MissingParameter),
+            None => return Err(LoginStatus::MissingParameter.into()),
         };
         let mut chap_keys = Vec::new();
         for (key, value) in pairs {
@@ -307,16 +333,16 @@ impl<'a> Login<'a> {
             }
             // 6.2: a key is negotiated once.
             if !self.seen.insert(key.clone()) {
-                return Err(LoginStatus::InitiatorError);
+                return Err(LoginStatus::InitiatorError.into());
             }
             if self.seen.len() > KEYS_MAX {
-                return Err(LoginStatus::OutOfResources);
+                return Err(LoginStatus::OutOfResources.into());
             }
             match key.as_str() {
                 "InitiatorName" | "SessionType" | "TargetName" => {}
                 // 13.6, 13.8, 13.9: only a target sends these.
                 "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => {
-                    return Err(LoginStatus::InitiatorError);
+                    return Err(LoginStatus::InitiatorError.into());
                 }
                 "InitiatorAlias" => self.initiator_alias = Some(value.chars().take(255).collect()),
                 "AuthMethod" if self.stage == SECURITY_NEGOTIATION => {
@@ -335,36 +361,24 @@ impl<'a> Login<'a> {
         if chap_keys.is_empty() {
             return Ok(());
         }
-        let Some(leading) = &self.leading else {
-            return Err(LoginStatus::MissingParameter);
+        let (Some(leading), Some(initiator)) = (&self.leading, &self.initiator) else {
+            return Err(LoginStatus::MissingParameter.into());
         };
         let (Security::Chap(chap), Some((target, _))) = (&mut self.security, &leading.target)
         else {
-            return Err(LoginStatus::AuthenticationFailure);
+            return Err(ChapError::MissingKey.into());
         };
-        chap.step(
-            &chap_keys,
-            &target.authentication,
-            &leading.initiator,
-            answer,
-        )
-        .map_err(|error| {
-            debug!(initiator = %leading.initiator, %error, "CHAP failed");
-            match error {
-                ChapError::Random => LoginStatus::TargetError,
-                _ => LoginStatus::AuthenticationFailure,
-            }
-        })
+        Ok(chap.step(&chap_keys, &target.authentication, initiator, answer)?)
     }
 
-    fn choose_method(&mut self, offer: &str, answer: &mut Vec<u8>) -> Result<(), LoginStatus> {
+    fn choose_method(&mut self, offer: &str, answer: &mut Vec<u8>) -> Result<(), Refusal> {
         let method = if self.is_chap_required() {
             "CHAP"
         } else {
             "None"
         };
         if !offer.split(',').any(|offered| offered == method) {
-            return Err(LoginStatus::AuthenticationFailure);
+            return Err(Refusal::Method(method));
         }
         text::push(answer, "AuthMethod", method);
         self.security = match method {
@@ -375,7 +389,7 @@ impl<'a> Login<'a> {
     }
 
     /// Whether this stage is complete.
-    fn is_stage_complete(&self) -> Result<bool, LoginStatus> {
+    fn is_stage_complete(&self) -> Result<bool, Refusal> {
         if self.stage != SECURITY_NEGOTIATION {
             return Ok(true);
         }
@@ -383,19 +397,21 @@ impl<'a> Login<'a> {
             Security::None => Ok(true),
             Security::Open if !self.is_chap_required() => Ok(true),
             // The initiator leaves the stage without authentication.
-            Security::Open => Err(LoginStatus::AuthenticationFailure),
+            Security::Open => Err(Refusal::Method("CHAP")),
             Security::Chap(chap) => Ok(matches!(chap, Chap::Done { .. })),
         }
     }
 
     fn established(&mut self, request: &LoginRequest) -> Result<Established, LoginStatus> {
-        let leading = self.leading.take().ok_or(LoginStatus::MissingParameter)?;
+        let (Some(leading), Some(initiator)) = (self.leading.take(), self.initiator.clone()) else {
+            return Err(LoginStatus::MissingParameter);
+        };
         let account = match &self.security {
             Security::Chap(Chap::Done { account }) => Some(account.clone()),
             _ => None,
         };
         Ok(Established {
-            initiator: leading.initiator,
+            initiator,
             initiator_alias: self.initiator_alias.take(),
             isid: request.isid,
             tsih: request.tsih,

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Daemon, Home, IQN, lun, run, wait_until};
+use crate::common::{Daemon, HOST, Home, IQN, Initiator, lun, run, wait_until};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -345,6 +345,34 @@ fn files_are_the_owners_and_secrets_are_nowhere_else() {
     assert!(!daemon.log().contains(SECRET));
     let listed = daemon.call("targets.list", &json!({}));
     assert_eq!(listed["targets"][0]["accounts"]["mutual"], "target");
+}
+
+#[test]
+fn a_refused_login_is_logged_with_its_initiator_and_cause() {
+    let home = Home::new();
+    let daemon = Daemon::start(&home);
+    daemon.create_target();
+    let refused = |name: &str, cause: &str| {
+        let mut initiator = Initiator::connect(daemon.portal.parse().unwrap());
+        let keys = [("InitiatorName", name), ("TargetName", IQN)];
+        initiator.login_step(initiator.operational(), &keys);
+        wait_until(cause, || {
+            let log = daemon.log();
+            let mut lines = log.lines().filter(|line| line.contains("login refused"));
+            lines.any(|line| line.contains(name) && line.contains(cause))
+        });
+    };
+    let access = json!({"target": IQN, "initiators": [HOST]});
+    daemon.call("access.set", &access);
+    let stranger = "iqn.2026-11.example:stranger";
+    refused(
+        stranger,
+        &format!("no host of {IQN} has this initiator name"),
+    );
+    let account =
+        json!({"target": IQN, "name": "host", "secret": "a secret of a host", "initiators": "any"});
+    daemon.call("accounts.set", &account);
+    refused(HOST, "the initiator does not use AuthMethod=CHAP");
 }
 
 #[test]

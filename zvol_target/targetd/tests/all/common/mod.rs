@@ -7,6 +7,7 @@ mod host;
 mod initiator;
 
 pub use host::*;
+pub use initiator::Initiator;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
