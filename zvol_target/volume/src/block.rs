@@ -26,7 +26,8 @@ impl BlockVolume {
         options: OpenOptions,
     ) -> Result<Self, Problem> {
         let store = open_device(path, metadata, options, |device| {
-            Clearing::new(&[Way::PunchHole, Way::ZeroRange], granularity(device))
+            let clearing = Clearing::new(&[Way::PunchHole, Way::ZeroRange], granularity(device));
+            (clearing, None)
         })?;
         Ok(Self { store })
     }
@@ -39,37 +40,41 @@ impl BlockVolume {
 volume_on_store!(BlockVolume);
 
 /// Facts about a device that its backend needs.
-pub(crate) struct Device {
+pub(crate) struct Device<'a> {
+    pub file: &'a File,
     pub geometry: Geometry,
     /// `st_rdev`.
     pub number: u64,
 }
 
-/// Opens a device. `clearing` chooses how ranges are cleared.
+/// Opens a device. `backend` chooses how ranges are cleared, and tells the pool.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
     options: OpenOptions,
-    clearing: impl FnOnce(&Device) -> Clearing,
+    backend: impl FnOnce(&Device<'_>) -> (Clearing, Option<String>),
 ) -> Result<Store, Problem> {
     let file = open_descriptor(path, metadata, options, OFlags::EXCL | OFlags::DIRECT)?;
     let device = Device {
+        file: &file,
         geometry: device_geometry(&file)?,
         number: metadata.rdev(),
     };
+    let (clearing, pool) = backend(&device);
     let facts = Facts {
         geometry: device.geometry,
         read_only: options.read_only,
         in_memory: false,
         prompt: false,
-        clearing: clearing(&device),
+        clearing,
+        pool,
     };
     Ok(Store::new(file, facts))
 }
 
 /// `discard_granularity` of the device's queue, where the device also supports a request to write zeroes. A plain discard is not
 /// used: it does not guarantee what later reads return.
-fn granularity(device: &Device) -> Option<u32> {
+fn granularity(device: &Device<'_>) -> Option<u32> {
     let (major, minor) = (major(device.number), minor(device.number));
     let folder = format!("/sys/dev/block/{major}:{minor}");
     let limit = |name: &str| {

@@ -84,6 +84,7 @@ impl FileVolume {
             read_only: options.read_only,
             in_memory: is_one_of(&MEMORY_FILE_SYSTEMS),
             prompt: is_one_of(&PROMPT_FILE_SYSTEMS),
+            pool: None,
         };
         Ok(Self {
             store: Store::new(file, facts),

@@ -41,7 +41,10 @@ impl ZvolVolume {
         // A zvol reads zeroes where it was discarded, and frees whole volblocks. It rounds a discard inward, and returns success
         // for the edges that it skipped (zvol_discard() of OpenZFS 2.3). So discard only whole volblocks.
         let mut store = open_device(path, metadata, options, |device| {
-            Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
+            let granularity = Some(device.geometry.physical_block_bytes);
+            let dataset = zfs::dataset_of(device.file).ok();
+            let pool = dataset.map(|name| zfs::pool_of(&name).to_owned());
+            (Clearing::new(&[Way::Discard], granularity), pool)
         })?;
         store.gate = Gate::of_zvol();
         let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));

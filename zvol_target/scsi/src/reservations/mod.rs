@@ -78,10 +78,9 @@ impl Reservations {
     /// Takes over the stored reservations of a unit that was not ready. Keeps the present ones while an earlier command stores
     /// them: the store has them when it ends.
     pub(crate) fn restore(&self, content: PersistentReservations) {
-        let Ok(mut unstored) = self.changing.try_lock() else {
+        let Ok(_changing) = self.changing.try_lock() else {
             return;
         };
-        unstored.0 = false;
         self.change(|state| {
             if state.persistent == content {
                 return;

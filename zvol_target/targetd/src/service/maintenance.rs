@@ -98,8 +98,15 @@ pub(super) async fn retry_changed_lun(service: &Shared, target: &str, number: u1
 
 async fn attempt(service: Shared, target: String, lun: Lun) {
     let number = lun.number;
+    let reservations = |service: &mut Service| {
+        let running = service.running_target(&target).ok()?;
+        running.luns.get(&number)?.unit.persistent_reservations()
+    };
+    let before = reservations(&mut service.borrow_mut());
     let opened = open_apart(&lun, Instant::now(), Beginning::Present).await;
     let mut service = service.borrow_mut();
+    // If a command that began before the failure stored others meanwhile, the file can have been read before that.
+    let is_outdated = reservations(&mut service) != before;
     // It can have been changed or deleted during the attempt.
     let is_current = service.lun(&target, number).is_ok_and(|now| *now == lun);
     let Ok(running) = service.running_target(&target) else {
@@ -111,7 +118,7 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
         return;
     };
     match opened {
-        _ if !is_current => {}
+        _ if !is_current || is_outdated => {}
         Ok(opened) => match running.replace(number, opened.into()) {
             Ok(_) => {
                 tracing::info!(target, number, path = %lun.path.display(), "LUN is served again");

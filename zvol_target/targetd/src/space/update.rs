@@ -155,7 +155,7 @@ fn terms(
     }
 }
 
-/// Sets the limit of each volume. Returns the lowest space left of any LUN, and whether any may not allocate more.
+/// Sets the limit of each volume. Returns the lowest space left of any LUN that allocates it, and whether any may not allocate more.
 async fn limit_all(
     service: &Shared,
     terms: &Terms,
@@ -163,7 +163,7 @@ async fn limit_all(
     members: &[Member],
 ) -> (u64, bool) {
     let mut refused = false;
-    let mut left = terms.pool.available;
+    let mut left = u64::MAX;
     for ((lun, unit), dataset) in members {
         let Some(unit) = served(service, lun, unit) else {
             continue;
@@ -180,8 +180,9 @@ async fn limit_all(
         };
         refused |= space.growth == Growth::Refused;
         // The refreservation of a covered LUN has the space for its writes.
-        if let Some(dataset) = dataset.as_ref().filter(|_| !of_lun.covered) {
-            left = left.min(dataset.unreserved_bytes());
+        if !of_lun.covered {
+            let dataset = dataset.as_ref().map(Dataset::unreserved_bytes);
+            left = left.min(dataset.unwrap_or(terms.pool.available));
         }
         unit.volume().set_growth(space.growth);
         publish(service, terms, lun, &unit, space);

@@ -1,28 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Limits the running operations of each kind, so that short operations and other volumes find a free kernel thread.
+//! Limits the running operations of each kind, so that short operations and other pools find a free kernel thread.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::urgent::is_urgent;
+use super::uring::BOUNDED_WORKERS;
 use super::{Action, Backing, Operation};
 use crate::patience::{unless_given_up, wait};
 
 /// Operations of this length or more are long, bytes. Flushes count as long too.
 const LONG: usize = 256 << 10;
 
-/// Concurrent long operations of a reactor: a quarter of the kernel threads that `io_uring` may use for it.
-const LONG_OF_A_REACTOR: usize = 128;
+/// Concurrent operations of a pool on one reactor: half of the kernel threads. If the pool hangs, the others have the rest.
+const OPERATIONS_OF_A_POOL: usize = BOUNDED_WORKERS as usize / 2;
+
+/// Long ones among them.
+const LONG_OPERATIONS_OF_A_POOL: usize = OPERATIONS_OF_A_POOL / 4;
+
+/// Permits of a pool on one reactor.
+#[derive(Clone)]
+struct Share {
+    running: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(OPERATIONS_OF_A_POOL)),
+            long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_POOL)),
+        }
+    }
+}
 
 thread_local! {
-    static LONG_OPERATIONS: Arc<Semaphore> = Arc::new(Semaphore::new(LONG_OF_A_REACTOR));
+    static SHARES: RefCell<HashMap<String, Share>> = RefCell::default();
+}
+
+/// The calling reactor's share of a pool.
+fn share_of(pool: &str) -> Share {
+    SHARES.with_borrow_mut(|shares| match shares.get(pool) {
+        Some(share) => share.clone(),
+        None => shares.entry(pool.to_owned()).or_default().clone(),
+    })
 }
 
 /// Permit to run. An operation holds it to its end, even if no caller waits for the result.
 #[derive(Debug, Default)]
-#[expect(dead_code, reason = "it is there to be dropped")]
-pub(super) struct Admission([Option<OwnedSemaphorePermit>; 3]);
+pub(super) struct Admission([Option<OwnedSemaphorePermit>; 4]);
 
 /// Waits until `operation` may run. First come, first served within each kind. Returns `None` once its caller has given it up.
 pub(super) async fn admit(operation: &mut Operation) -> Option<()> {
@@ -41,21 +70,23 @@ pub(super) async fn admit(operation: &mut Operation) -> Option<()> {
 pub(super) async fn admission(backing: &Backing, long: bool) -> Option<Admission> {
     if is_urgent() {
         let urgent = permit(backing.urgent()).await?;
-        return Some(Admission([Some(urgent), None, None]));
+        return Some(Admission([Some(urgent), None, None, None]));
     }
-    // First wait for the volume's permits, so that an operation that waits for them holds none of the shared ones.
-    let long_of_volume = if long {
-        Some(permit(backing.long()).await?)
-    } else {
-        None
-    };
-    let of_volume = permit(backing.running()).await?;
-    let of_reactor = if long {
-        Some(permit(&LONG_OPERATIONS.with(Arc::clone)).await?)
-    } else {
-        None
-    };
-    Some(Admission([long_of_volume, Some(of_volume), of_reactor]))
+    let of_pool = share_of(backing.pool());
+    // First wait for the volume's permits, so that an operation that waits for them holds none of its pool's.
+    let mut permits = Admission::default();
+    let semaphores = [
+        (long, backing.long()),
+        (true, backing.running()),
+        (long, &of_pool.long),
+        (true, &of_pool.running),
+    ];
+    for (held, (applies, semaphore)) in permits.0.iter_mut().zip(semaphores) {
+        if applies {
+            *held = Some(permit(semaphore).await?);
+        }
+    }
+    Some(permits)
 }
 
 async fn permit(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -78,7 +109,12 @@ mod tests {
     use crate::engine::run;
 
     fn backing() -> Arc<Backing> {
-        Arc::new(Backing::new(tempfile::tempfile().unwrap()))
+        backing_in(None)
+    }
+
+    fn backing_in(pool: Option<&str>) -> Arc<Backing> {
+        let pool = pool.map(str::to_owned);
+        Arc::new(Backing::new(tempfile::tempfile().unwrap(), pool))
     }
 
     /// Admits operations until one has to wait.
@@ -167,6 +203,24 @@ mod tests {
         assert!(polled.is_pending());
         drop(running);
         flush.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_hangs_leaves_half_of_the_threads_to_others() {
+        let mut hanging = Vec::new();
+        for _ in 0..64 {
+            let volume = backing_in(Some("hangs"));
+            hanging.extend(admit_all(&volume, LONG));
+            hanging.extend(admit_all(&volume, 4096));
+        }
+        assert_eq!(hanging.len(), OPERATIONS_OF_A_POOL);
+        assert!(hanging.len() <= BOUNDED_WORKERS as usize / 2);
+        let (alone, other) = (backing(), backing_in(Some("works")));
+        for length in [LONG, 4096] {
+            let admitted = [&alone, &other].map(|volume| admit_all(volume, length).len());
+            assert_eq!(admitted[0], admitted[1]);
+            assert!(admitted[0] > 0);
+        }
     }
 
     #[tokio::test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Running operations of one volume; also the limit for long ones. One ZIL commit serves all stable writes that wait for it, so
+/// Running operations of one volume. One ZIL commit serves all stable writes that wait for it, so
 /// this should equal the sum of the hosts' queue depths. On a zvol with `volthreading=off`, each holds a kernel thread until it
-/// is done. The limit leaves threads to the other volumes if this device hangs.
+/// is done.
 const OPERATIONS_OF_A_VOLUME: usize = 128;
 const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 
@@ -20,16 +20,19 @@ const URGENT_OPERATIONS_OF_A_VOLUME: usize = 16;
 pub(crate) struct Backing {
     file: File,
     is_file: bool,
+    pool: String,
     running: Arc<Semaphore>,
     long: Arc<Semaphore>,
     urgent: Arc<Semaphore>,
 }
 
 impl Backing {
-    pub(crate) fn new(file: File) -> Self {
+    /// `pool`: the pool of a zvol.
+    pub(crate) fn new(file: File, pool: Option<String>) -> Self {
         Self {
             is_file: file.metadata().is_ok_and(|metadata| metadata.is_file()),
             file,
+            pool: pool.unwrap_or_default(),
             running: Arc::new(Semaphore::new(OPERATIONS_OF_A_VOLUME)),
             long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_VOLUME)),
             urgent: Arc::new(Semaphore::new(URGENT_OPERATIONS_OF_A_VOLUME)),
@@ -43,6 +46,11 @@ impl Backing {
     /// Whether it is a regular file and not a device.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
+    }
+
+    /// The pool of a zvol; empty for files and other devices.
+    pub(super) fn pool(&self) -> &str {
+        &self.pool
     }
 
     /// One permit for each running operation.

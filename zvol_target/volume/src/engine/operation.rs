@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn operation(action: Action, length: usize) -> Operation {
-        let backing = Arc::new(Backing::new(tempfile::tempfile().unwrap()));
+        let backing = Arc::new(Backing::new(tempfile::tempfile().unwrap(), None));
         Operation::new(backing, action, 4096, Buffer::zeroed(length), false)
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Facts {
     pub prompt: bool,
     /// How the backend makes ranges read as zeroes.
     pub clearing: Clearing,
+    /// The pool, for a zvol.
+    pub pool: Option<String>,
 }
 
 impl Store {
@@ -116,7 +118,7 @@ impl Store {
         if let Some(Err(error)) = left_behind {
             tracing::warn!(%error, "cannot store the dirty pages that a volume had when it was opened; flushes of it fail until it is opened again");
         }
-        let backing = Backing::new(file);
+        let backing = Backing::new(file, facts.pool);
         Self {
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
             logical_block_bytes: facts.geometry.logical_block_bytes,

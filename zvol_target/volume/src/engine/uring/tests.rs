@@ -46,7 +46,7 @@ fn with_ring<F: Future<Output = ()>>(body: impl FnOnce() -> F) {
 fn backing() -> Arc<Backing> {
     let file = tempfile::tempfile().unwrap();
     file.set_len(1 << 20).unwrap();
-    Arc::new(Backing::new(file))
+    Arc::new(Backing::new(file, None))
 }
 
 fn operation(backing: &Arc<Backing>, action: Action, number: u64) -> Operation {
