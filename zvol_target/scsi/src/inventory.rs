@@ -209,7 +209,7 @@ impl Inventory {
     pub(crate) fn remove_nexus(&mut self, nexus: &Nexus) {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
-            unit.copies.remove_nexus(nexus.id);
+            unit.copies().remove_nexus(nexus.id);
             unit.tasks.lose_nexus(nexus.id, &nexus.initiator_device);
             if let Some(reservations) = unit.reservations() {
                 reservations.nexus_lost(nexus.id);

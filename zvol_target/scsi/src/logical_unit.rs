@@ -70,7 +70,8 @@ pub struct LogicalUnit {
     pub(crate) ranges: RangeLocks,
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
-    pub(crate) copies: CopyOperations,
+    /// Copies of the disk with a list identifier: they go on if another unit replaces this one.
+    copies: OnceLock<Arc<CopyOperations>>,
     /// Counters of the disk: a unit that replaces another one takes over its counters, as old commands may still run.
     counters: OnceLock<Arc<ReactorCounters>>,
     pub(crate) mode: ModeParameters,
@@ -140,7 +141,7 @@ impl LogicalUnit {
             ranges: RangeLocks::default(),
             space: SpaceState::default(),
             unit_attentions: UnitAttentions::default(),
-            copies: CopyOperations::default(),
+            copies: OnceLock::new(),
             counters: OnceLock::new(),
             mode: ModeParameters::default(),
             reservations: OnceLock::new(),
@@ -202,6 +203,7 @@ impl LogicalUnit {
             .store(descriptor_sense, Ordering::Relaxed);
         // This unit has counted nothing yet.
         let _ = self.counters.set(Arc::clone(old.shared_counters()));
+        let _ = self.copies.set(Arc::clone(old.copies()));
         if let Some(reservations) = old.reservations() {
             if self.ready && !old.ready && self.reservation_store.is_some() {
                 // The pool can have been on another server, whose hosts changed the stored reservations.
@@ -404,6 +406,10 @@ impl LogicalUnit {
             .then_some(AdditionalSense::WRITE_PROTECTED)
     }
 
+    pub(crate) fn copies(&self) -> &Arc<CopyOperations> {
+        self.copies.get_or_init(Arc::default)
+    }
+
     /// Additional effects of a reset (SAM-5): default mode parameters, no RESERVE, and a unit attention for every nexus,
     /// including its requester.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
@@ -411,7 +417,7 @@ impl LogicalUnit {
         if let Some(reservations) = self.reservations() {
             reservations.reset();
         }
-        self.copies.reset();
+        self.copies().reset();
         self.unit_attentions.establish(condition, None);
     }
 }

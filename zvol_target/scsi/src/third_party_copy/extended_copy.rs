@@ -37,7 +37,7 @@ pub(crate) async fn extended_copy(execution: &mut Execution<'_>) -> Result<Reply
     let list = execution.receive(length).await?;
     let list = parameter_list::parse(&list)?;
     let operation = match list.list_identifier {
-        Some(identifier) => execution.unit.copies.begin(
+        Some(identifier) => execution.unit.copies().begin(
             execution.nexus.id,
             u32::from(identifier),
             SERVICE_ACTION,

@@ -210,7 +210,7 @@ fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
 /// # Errors
 /// INVALID FIELD IN CDB if no running operation has the list identifier.
 pub(crate) fn copy_operation_abort(execution: &Execution) -> Result<Reply, Sense> {
-    let copies = &execution.unit.copies;
+    let copies = execution.unit.copies();
     if copies.cancel(execution.nexus.id, execution.cdb.u32(2)) {
         Ok(Reply::default())
     } else {
@@ -229,7 +229,7 @@ fn lid4(execution: &Execution) -> Result<Arc<CopyOperation>, Sense> {
 }
 
 fn find(execution: &Execution, list_identifier: u32) -> Result<Arc<CopyOperation>, Sense> {
-    let copies = &execution.unit.copies;
+    let copies = execution.unit.copies();
     copies
         .find(execution.nexus.id, list_identifier)
         .ok_or(NO_OPERATION)

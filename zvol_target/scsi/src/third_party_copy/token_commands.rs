@@ -305,7 +305,7 @@ fn byte_ranges(execution: &Execution, ranges: &[BlockRange]) -> Result<Vec<ByteR
 
 /// LIST IDENTIFIER has 32 bits in these commands.
 fn begin(execution: &Execution, service_action: u8) -> Result<RunningOperation, Sense> {
-    let copies = &execution.unit.copies;
+    let copies = execution.unit.copies();
     copies.begin(execution.nexus.id, execution.cdb.u32(6), service_action)
 }
 

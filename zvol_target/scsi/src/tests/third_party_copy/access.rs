@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::super::{BLOCKS, RamVolume, Sent, TEST_UNIT_READY, block_on, pattern};
 use super::{
     COPY_ABORTED, Pair, Segment, UNITS, anonymous, begin, codes, copy, extended_copy, fill, naa,
-    names, pair, send, unit, unit_with,
+    names, pair, parameter_list, receive, send, unit, unit_with,
 };
 use crate::sam::{Completion, Outcome, Status, TaskAttribute};
 use crate::{Device, LogicalUnitAccess};
@@ -62,16 +62,15 @@ fn access_lost_while_a_copy_runs_ends_it_before_its_next_step() {
     assert!((1..8192).contains(&residual), "{residual}");
 }
 
-/// The end of a copy from unit 0 to unit 1, where `change` is called during its first step.
-fn copy_during(change: impl FnOnce(&Device, &Pair)) -> Completion {
-    let pair = pair();
-    let Pair { volumes, initiator } = &pair;
-    let list = anonymous(&names(), &[Segment(0, 1, 8192, 0, 0)]);
+/// The end of copy 7 from unit 0 to unit 1, where `change` is called during its first step.
+fn copy_during(pair: &Pair, change: impl FnOnce(&Device)) -> Completion {
+    let Pair { volumes, initiator } = pair;
+    let list = parameter_list(7, 0, &names(), &[Segment(0, 1, 8192, 0, 0)]);
     volumes[1].hold();
     let cdb = extended_copy(list.len());
     let mut task = initiator.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
     begin(&mut task, &volumes[1]);
-    change(&initiator.device, &pair);
+    change(&initiator.device);
     volumes[1].release(1000);
     match block_on(task) {
         Outcome::Completed(completion) => completion,
@@ -81,23 +80,26 @@ fn copy_during(change: impl FnOnce(&Device, &Pair)) -> Completion {
 
 #[test]
 fn other_options_of_a_unit_do_not_end_its_copies() {
-    let completion = copy_during(|device, pair| {
+    let pair = pair();
+    let completion = copy_during(&pair, |device| {
         for (number, (volume, uuid)) in pair.volumes.iter().zip(UNITS).enumerate() {
             let unit = unit_with(volume, uuid, |options| options.write_cache = true);
             device.replace_logical_unit(number as u16, unit).unwrap();
         }
     });
     assert_eq!(completion.status, Status::Good);
+    let _ = pair.initiator.run(&TEST_UNIT_READY);
+    assert_eq!(pair.initiator.data(&receive(0, 7))[4], 0x01);
 }
 
 #[test]
 fn a_copy_ends_when_its_unit_is_removed_or_has_another_volume() {
     for number in [0, 1] {
-        let removed = copy_during(|device, _| {
+        let removed = copy_during(&pair(), |device| {
             device.remove_logical_unit(number).unwrap();
         });
         assert_eq!(codes(&removed), (COPY_ABORTED, 0x0d, 0x02));
-        let other = copy_during(|device, _| {
+        let other = copy_during(&pair(), |device| {
             let unit = unit(&RamVolume::new(BLOCKS), UNITS[usize::from(number)]);
             device.replace_logical_unit(number, unit).unwrap();
         });
