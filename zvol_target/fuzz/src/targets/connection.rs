@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use iscsi::fuzzing::Site;
 use iscsi::pdu::{
-    self, AdditionalHeaders, DataOut, Digests, Header, LoginRequest, LogoutRequest, NopOut,
-    RESERVED_TAG, ScsiCommand, SnackRequest, TaskManagementRequest, TextRequest,
+    self, DataOut, Digests, Header, LoginRequest, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand,
+    SnackRequest, TaskManagementRequest, TextRequest,
 };
 use iscsi::{Authentication, ServerOptions, TargetAccess, TargetDefinition, TargetPort};
 use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
@@ -22,6 +22,7 @@ use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 use super::login::{HOST, PORTAL_GROUP, TARGET};
 use super::observer::Observer;
+use super::pdu_stream::whole_words;
 use crate::input::Input;
 use crate::memory;
 use crate::memory_volume::MemoryVolume;
@@ -303,22 +304,14 @@ impl Initiator {
         };
         let extra = input.byte();
         let additional = match extra & 3 {
-            1 => AdditionalHeaders {
-                extended_cdb: input.take(usize::from(extra >> 2) + 1),
-                bidirectional_read_length: None,
-            },
-            2 => AdditionalHeaders {
-                extended_cdb: &[],
-                bidirectional_read_length: Some(u32::from(extra >> 2) * 512),
-            },
-            _ => AdditionalHeaders::default(),
+            1 => whole_words(input.take(usize::from(extra >> 2) + 1)),
+            _ => Vec::new(),
         };
         let data = match extra & 3 {
             3 => vec![extra; usize::from(input.half())],
             _ => Vec::new(),
         };
-        self.send(request.encode(), &additional.encode(), &data)
-            .await;
+        self.send(request.encode(), &additional, &data).await;
     }
 
     /// Sends the data of an R2T: complete or not, valid or not.
@@ -468,10 +461,7 @@ impl Initiator {
     }
 
     async fn send(&mut self, header: Header, additional: &[u8], data: &[u8]) {
-        let bidirectional = AdditionalHeaders::decode(additional)
-            .ok()
-            .and_then(|headers| headers.bidirectional_read_length);
-        self.observer.sending(&header, bidirectional);
+        self.observer.sending(&header);
         self.write(&pdu::encode(header, additional, data, self.digests))
             .await;
     }

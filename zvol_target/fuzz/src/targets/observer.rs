@@ -62,14 +62,12 @@ impl Observer {
     }
 
     /// Records a PDU before it is sent.
-    pub fn sending(&mut self, header: &pdu::Header, bidirectional_length: Option<u32>) {
+    pub fn sending(&mut self, header: &pdu::Header) {
         if let Some(InitiatorPdu::ScsiCommand(command)) = InitiatorPdu::decode(header) {
             let sent = self.sent.entry(command.initiator_task_tag).or_default();
             sent.commands += 1;
-            let length = command
-                .expected_data_transfer_length
-                .max(bidirectional_length.unwrap_or(0));
-            sent.expected_length = sent.expected_length.max(length.into());
+            let length = command.expected_data_transfer_length.into();
+            sent.expected_length = sent.expected_length.max(length);
         }
     }
 

@@ -5,9 +5,7 @@
 //! bytes, three lengths of pieces, and the stream. Valid PDUs consist of header, length of the additional headers, length of the
 //! data segment, and both.
 
-use iscsi::pdu::{
-    self, AdditionalHeaders, Digests, FrameError, Header, InitiatorPdu, TargetPdu, decode, encode,
-};
+use iscsi::pdu::{self, Digests, FrameError, Header, InitiatorPdu, TargetPdu, decode, encode};
 
 use crate::input::Input;
 
@@ -51,7 +49,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(in_pieces(&stream, digests, limit, pieces), (sent, None));
 }
 
-fn whole_words(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn whole_words(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 4 * 4].to_vec()
 }
 
@@ -93,11 +91,7 @@ fn in_pieces(stream: &[u8], digests: Digests, limit: usize, pieces: [u8; 3]) -> 
     }
 }
 
-fn check_parts((header, additional, _): &Parts) {
-    if let Ok(decoded) = AdditionalHeaders::decode(additional) {
-        let encoded = decoded.encode();
-        assert_eq!(AdditionalHeaders::decode(&encoded), Ok(decoded));
-    }
+fn check_parts((header, ..): &Parts) {
     if let Some(pdu) = InitiatorPdu::decode(header) {
         let encoded = match pdu {
             InitiatorPdu::NopOut(pdu) => pdu.encode(),

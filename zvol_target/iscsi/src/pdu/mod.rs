@@ -3,7 +3,6 @@
 //!
 //! Both directions can be encoded and decoded: the tests use the same code for their initiator.
 
-mod ahs;
 mod frame;
 mod initiator;
 mod layout;
@@ -11,7 +10,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use ahs::{AdditionalHeaders, CDB_LENGTH_MAX, MalformedAdditionalHeader};
 pub use frame::{
     DIGEST_LENGTH, Digests, Frame, FrameError, HEADERS_LENGTH_MAX, Headers, Lengths, decode,
     decode_headers, encode, padding, set_data_segment_length,

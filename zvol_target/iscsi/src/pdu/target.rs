@@ -27,10 +27,6 @@ pdu! {
     /// SCSI Response (11.4).
     ScsiResponse, opcode 0x21, byte 0 0, byte 1 0x80,
     {
-        /// o bit: overflow of the read part of a bidirectional command.
-        bidirectional_overflow: bool = Bit(1, 0x10),
-        /// u bit: underflow of the read part of a bidirectional command.
-        bidirectional_underflow: bool = Bit(1, 0x08),
         /// O bit.
         overflow: bool = Bit(1, 0x04),
         /// U bit.
@@ -51,8 +47,6 @@ pdu! {
         max_cmd_sn: u32 = Word(32),
         /// `ExpDataSN`: Data-In and R2T PDUs sent for the command.
         exp_data_sn: u32 = Word(36),
-        /// Bidirectional Read Residual Count.
-        bidirectional_residual: u32 = Word(40),
         /// Residual Count.
         residual: u32 = Word(44),
     }

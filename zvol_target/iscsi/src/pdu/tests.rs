@@ -146,19 +146,4 @@ proptest! {
             prop_assert!(frame.length <= bytes.len());
         }
     }
-
-    #[test]
-    fn additional_headers_come_back(extended in prop::collection::vec(any::<u8>(), 0..=244), length: Option<u32>) {
-        let headers = AdditionalHeaders { extended_cdb: &extended, bidirectional_read_length: length };
-        let bytes = headers.encode();
-        prop_assert_eq!(bytes.len() % 4, 0);
-        prop_assert_eq!(AdditionalHeaders::decode(&bytes), Ok(headers));
-    }
-
-    #[test]
-    fn arbitrary_additional_headers_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        if let Ok(headers) = AdditionalHeaders::decode(&bytes) {
-            prop_assert!(headers.extended_cdb.len() <= CDB_LENGTH_MAX - 16);
-        }
-    }
 }

@@ -22,8 +22,6 @@ impl Connection {
         &mut self,
         header: &Header,
         command: &ScsiCommand,
-        cdb: Vec<u8>,
-        bidirectional_read_length: Option<u32>,
         immediate_data: u32,
     ) -> Result<Destination, End> {
         let arrival = if command.immediate {
@@ -58,23 +56,20 @@ impl Connection {
         };
         let transfer = self.new_transfer(command, immediate_data);
         let expected = command.expected_data_transfer_length;
-        let read_length = match (command.read, command.write) {
-            (true, false) => expected,
-            (true, true) => bidirectional_read_length.unwrap_or(0),
-            (false, _) => 0,
+        let (read_length, write_length) = match (command.read, command.write) {
+            (_, true) => (0, expected),
+            (true, false) => (expected, 0),
+            (false, false) => (0, 0),
         };
-        let write_length = if command.write { expected } else { 0 };
         let logical_unit = LogicalUnitNumber(command.lun);
         let task = Task {
             logical_unit,
             progress: Progress::Waiting(Command {
                 logical_unit,
                 identifier: u64::from(tag),
-                cdb,
+                cdb: command.cdb.to_vec(),
                 attribute,
-                // A bidirectional command would hold its Data-In until all Data-Out has arrived. No supported command is
-                // bidirectional.
-                data_in_buffer_size: if command.write { 0 } else { read_length },
+                data_in_buffer_size: read_length,
             }),
             immediate: command.immediate,
             read_length,

@@ -7,8 +7,7 @@ use std::task::{Context, Poll, ready};
 use super::connection::{Connection, End};
 use super::transfer::Transfer;
 use crate::pdu::{
-    self, AdditionalHeaders, DIGEST_LENGTH, FrameError, InitiatorPdu, Lengths, RESERVED_TAG,
-    padding, reject,
+    self, DIGEST_LENGTH, FrameError, InitiatorPdu, Lengths, RESERVED_TAG, padding, reject,
 };
 use crate::registry::Counters;
 
@@ -125,15 +124,9 @@ impl Connection {
         let length = lengths.data_segment as u32;
         let destination = match request {
             InitiatorPdu::ScsiCommand(command) => {
-                let additional = AdditionalHeaders::decode(additional)
-                    .map_err(|_| End::Protocol("malformed additional header segment"))?;
-                let mut cdb = Vec::with_capacity(command.cdb.len() + additional.extended_cdb.len());
-                cdb.extend_from_slice(&command.cdb);
-                cdb.extend_from_slice(additional.extended_cdb);
-                let read_length = additional.bidirectional_read_length;
+                // No supported command has an additional header segment: one of a longer CDB, or bidirectional.
                 self.inbound.consume(consumed);
-                let destination =
-                    self.receive_command(&header, &command, cdb, read_length, length)?;
+                let destination = self.receive_command(&header, &command, length)?;
                 if length > 0 {
                     // The command requests its data now. Then it is received directly into its memory.
                     self.poll_running(context);

@@ -78,21 +78,18 @@ impl Connection {
         }
         let data_in = completion.data_in.take();
         let available = data_in.as_ref().map_or(0, |data| data.len() as u64);
-        let bidirectional = task.read_length > 0 && task.write_length > 0;
         let required = completion.data_in_required;
-        let read = Residual::of(task.read_length, required);
-        let residual = if bidirectional || task.write_length > 0 {
-            Residual::of(task.write_length, completion.data_out_required)
-        } else if task.read_length > 0 || required > 0 {
-            read
+        let reads = task.read_length > 0 || (task.write_length == 0 && required > 0);
+        let residual = if reads {
+            Residual::of(task.read_length, required)
         } else {
-            Residual::of(0, completion.data_out_required)
+            Residual::of(task.write_length, completion.data_out_required)
         };
         let read_length = task
             .read_length
             .min(u32::try_from(available).unwrap_or(u32::MAX));
         // 11.7.3: the last Data-In can carry the status if the response has no other content.
-        let collapse = completion.status == Status::Good && !bidirectional && read_length > 0;
+        let collapse = completion.status == Status::Good && read_length > 0;
         let mut data_pdus = 0;
         if let (Some(data), true) = (data_in, read_length > 0) {
             let status = collapse.then_some((completion.status, residual));
@@ -106,8 +103,6 @@ impl Connection {
             .as_ref()
             .map_or(0, |transfer| transfer.r2t_count());
         let response = ScsiResponse {
-            bidirectional_overflow: bidirectional && read.overflow,
-            bidirectional_underflow: bidirectional && read.underflow,
             overflow: residual.overflow,
             underflow: residual.underflow,
             status: completion.status as u8,
@@ -117,7 +112,6 @@ impl Connection {
             max_cmd_sn: self.window.announce_maximum(),
             // 11.4.8: R2Ts count only for a command with Data-In.
             exp_data_sn: if data_pdus > 0 { data_pdus + r2ts } else { 0 },
-            bidirectional_residual: if bidirectional { read.count } else { 0 },
             residual: residual.count,
             ..ScsiResponse::default()
         };
