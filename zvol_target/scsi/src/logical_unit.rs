@@ -70,7 +70,7 @@ pub struct LogicalUnit {
     pub(crate) ranges: RangeLocks,
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
-    /// Copies of the disk with a list identifier: they go on if another unit replaces this one.
+    /// Copies of the disk with a list identifier: they continue if another unit replaces this one.
     copies: OnceLock<Arc<CopyOperations>>,
     /// Counters of the disk: a unit that replaces another one takes over its counters, as old commands may still run.
     counters: OnceLock<Arc<ReactorCounters>>,

@@ -47,7 +47,7 @@ pub(crate) struct Device<'a> {
     pub number: u64,
 }
 
-/// Opens a device. `backend` chooses how ranges are cleared, and tells the pool.
+/// Opens a device. `backend` chooses how ranges are cleared, and returns the pool.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
