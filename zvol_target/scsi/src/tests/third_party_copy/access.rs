@@ -88,7 +88,8 @@ fn other_options_of_a_unit_do_not_end_its_copies() {
         }
     });
     assert_eq!(completion.status, Status::Good);
-    let _ = pair.initiator.run(&TEST_UNIT_READY);
+    // Unit attentions about the change.
+    while pair.initiator.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(pair.initiator.data(&receive(0, 7))[4], 0x01);
 }
 
