@@ -102,7 +102,9 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
-    """`changes` of the request; the other fields are the earlier state of the datastore. `loses`: hosts may lose it."""
+    """`changes` of the request; the other fields are the earlier state of the datastore. `loses`: hosts may lose it. `was_thick`
+    is None if an earlier change to thick was not completed.
+    """
 
     changes: Changes
     kind: str
@@ -110,7 +112,7 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
     export: int | None
     share: str | None
     called: str
-    was_thick: bool
+    was_thick: bool | None
     size: int
     loses: bool
     force: bool
@@ -153,9 +155,9 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             given["clients"] = exports.check_clients(request.clients)
         return ChangePlan(
             **of_datastore(store), changes=decoding.convert(given, Changes), kind=store.kind, number=store.lun,
-            export=store.export, share=store.share, called=store.name, was_thick=store.thick, size=store.size,
-            becoming_thick=bool(request.thick), loses=fewer_groups or fewer_clients, force=request.force,
-            claims=Claims(name=request.name, lun=request.lun),
+            export=store.export, share=store.share, called=store.name, size=store.size,
+            was_thick=None if store.thick and store.becoming_thick else store.thick, becoming_thick=bool(request.thick),
+            loses=fewer_groups or fewer_clients, force=request.force, claims=Claims(name=request.name, lun=request.lun),
         )  # fmt: skip
 
     def run(self, context: Context, plan: ChangePlan, job_id: str, advance: Advance) -> DatastoreResult:

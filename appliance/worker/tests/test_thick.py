@@ -115,6 +115,8 @@ def test_shared_blocks_are_not_reserved_though_it_can_not_be_made_thin_again(
         patched.setattr(thick, "make_thin", busy)
         problem = change(appliance, store, {"thick": True}, expect="failed")["problem"]
         assert problem["left"], problem
+        problem = change(appliance, store, {"thick": True}, expect="failed")["problem"]
+        assert "65536 of its bytes are shared" in problem["text"], "the repeated change counts again"
     appliance.request("POST", "/reconcile")
     assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thick")
     appliance.service.periodic.capacity()
