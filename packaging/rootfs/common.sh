@@ -12,6 +12,9 @@ root=$cache/rootfs
 # Inside the root folder, `enter` runs commands directly.
 in_root_folder() { [ -e /.zvaai-rootfs ]; }
 
+# Whether `prepare` made the cache folder, or it is empty: `make clean-cache` empties it, but for the repository's key.
+is_cache() { [ -e "$cache/layers" ] || [ -z "$(find "$cache" -mindepth 1 -maxdepth 1 -not -name 'repository-key*' -print -quit 2>/dev/null)" ]; }
+
 say() { printf 'rootfs: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 

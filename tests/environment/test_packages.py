@@ -81,7 +81,7 @@ def test_a_cleaned_cache_still_has_the_key_of_the_repository(tmp_path: Path) -> 
     for name in ("clean", "rootfs/common.sh"):
         (checkout / "packaging" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "packaging" / name, checkout / "packaging" / name)
-    for folder in (cache / "repository-key", cache / "rootfs", checkout / ".cache"):
+    for folder in (cache / "repository-key", cache / "rootfs", cache / "layers", checkout / ".cache"):
         folder.mkdir(parents=True)
     run(checkout / "packaging/clean", "cache", env={**os.environ, "ZVAAI_CACHE": str(cache)})
     assert [path.name for path in cache.iterdir()] == ["repository-key"] and not (checkout / ".cache").exists()

@@ -54,6 +54,20 @@ def test_a_cache_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["family.jpg"]
 
 
+def test_a_folder_with_other_files_is_not_cleaned(tmp_path: Path) -> None:
+    checkout, folder = tmp_path / "checkout", tmp_path / "srv"
+    for name in ("clean", "rootfs/common.sh"):
+        (checkout / "packaging" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / "packaging" / name, checkout / "packaging" / name)
+    for path in (folder / "family", checkout / ".cache"):
+        path.mkdir(parents=True)
+    environment = {**os.environ, "ZVAAI_CACHE": str(folder)}
+    clean = checkout / "packaging/clean"
+    refused = subprocess.run([clean, "cache"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1 and "has other files" in refused.stderr
+    assert (folder / "family").exists() and (checkout / ".cache").exists()
+
+
 def test_not_root(tmp_path: Path) -> None:
     folder = tmp_path / "packaging"
     folder.mkdir()
