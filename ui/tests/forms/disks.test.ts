@@ -91,6 +91,26 @@ it("starts the trim that the user has read about, also if another trim has start
   expect(service.sent.map(({ body }) => body)).toEqual([{ action: "start" }]);
 });
 
+it.each([
+  ["ext4", true],
+  ["mounted on /", false],
+])("offers the first pool if no disk is free and one is %s: %s", async (used, offered) => {
+  const { items } = world["/disks"] as { readonly items: readonly { readonly used_by: string | null }[] };
+  const disks = items.map((disk) => ({ ...disk, used_by: disk.used_by ?? used }));
+  beginService({ responses: { "/pools": page(), "/disks": page(...disks) } });
+  window.history.replaceState(null, "", "/first-start");
+  render(createElement(App, { client: newCache() }));
+  const main = await until("no page", () => document.querySelector("main"));
+  await until("no disks", () => main.textContent.includes(text.pools.disks.noneFree));
+  expect(main.textContent.includes(text.session.setup.pool.noDisks.body)).toBe(!offered);
+  if (!offered) return;
+  const user = newUser();
+  await fill(user, main, text.pools.build.carrying, true);
+  for (const path of DISKS.slice(2)) await fill(user, main, text.pools.disks.choose(path), true);
+  const review = await until("no form", () => toPress("Review", main));
+  expect(isDisabled(review)).toBe(false);
+});
+
 it("leads from the first pool to the portals; after a failed job the choice is still there", async () => {
   const ends = { [ID.begun]: { ...begun, state: "failed" }, [ID.job]: { ...begun, id: ID.job, state: "succeeded" } };
   beginService({

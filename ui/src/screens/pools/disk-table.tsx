@@ -6,6 +6,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import type { Disk } from "../../api/types";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
+import { isEligible } from "./layout";
 
 const words = text.pools.disks;
 
@@ -42,8 +43,7 @@ export function DiskTable({ prefix, disks, chosen, onChange }: Props) {
                 id={`${prefix}-${index}`}
                 aria-label={words.choose(disk.path)}
                 isChecked={chosen.includes(disk.path)}
-                // A disk of an imported pool: force does not help.
-                isDisabled={disk.used_by?.startsWith("pool ") ?? false}
+                isDisabled={!isEligible(disk)}
                 onChange={(_event, checked) =>
                   onChange(checked ? [...chosen, disk.path] : chosen.filter((path) => path !== disk.path))
                 }
