@@ -105,7 +105,7 @@ def findings(
             findings.append(
                 Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away")
             )
-        if store.state == "active" and store.thick and store.reserved < store.guaranteed:
+        if store.state == "active" and (store.becoming_thick or (store.thick and store.reserved < store.guaranteed)):
             had = f"{store.reserved} of {store.guaranteed}"
             text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY
             if store.becoming_thick:

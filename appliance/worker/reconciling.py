@@ -165,7 +165,7 @@ class Reconciling:
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
-            reserved = thick.reserve_again(self._context, chosen)
+            reserved = thick.reserve_again(self._context, [store for store in chosen if store.uuid not in about])
             outcome = planes.reconcile(self._context.target, desired)
             limits = {name: threshold.warning for name, threshold in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)

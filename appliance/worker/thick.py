@@ -100,13 +100,15 @@ def sized(size: int, *, thick: bool) -> dict[str, str]:
 
 
 def reserve_again(context: Context, stores: Sequence[Datastore]) -> tuple[str, ...]:
-    """Sets missing refreservations. If the space is missing, capacity.findings raises the alert."""
+    """Sets missing refreservations, and nothing else: a job can make one of them thin meanwhile. If the space is missing,
+    capacity.findings raises the alert.
+    """
     done = []
     for store in stores:
         thick = store.state == "active" and store.thick and store.thick_stated and not store.becoming_thick
         if thick and store.reserved < store.guaranteed:
             try:
-                _reserve(context, store.kind, store.dataset, store.size)
+                context.engine.set_properties(store.dataset, _reservation(store))
             except zfs.ZfsError as problem:  # the others are reconciled
                 _log.warning("thick datastore %s: %s", store.name, problem)
             else:
@@ -114,9 +116,8 @@ def reserve_again(context: Context, stores: Sequence[Datastore]) -> tuple[str, .
     return tuple(done)
 
 
-def _reserve(context: Context, kind: str, dataset: str, size: int) -> None:
-    refreservation = "auto" if kind == domain.VMFS else str(with_slack(size))
-    context.engine.set_properties(dataset, {identity.THICK: "on", "refreservation": refreservation})
+def _reservation(store: Datastore) -> dict[str, str]:
+    return {"refreservation": "auto" if store.kind == domain.VMFS else str(with_slack(store.size))}
 
 
 def begin(kind: str, size: int) -> dict[str, str]:
@@ -141,7 +142,7 @@ def make_thick(context: Context, store: Datastore) -> None:
         with as_domain_errors():
             count(context, store)
         try:
-            _reserve(context, store.kind, store.dataset, store.size)
+            context.engine.set_properties(store.dataset, {identity.THICK: "on", **_reservation(store)})
         except zfs.OutOfSpace as error:
             lacking = missing(context, store.dataset, store.size)
             raise ConflictError(f"the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error

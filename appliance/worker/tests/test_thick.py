@@ -12,7 +12,8 @@ from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LunSpace
-from appliance.worker import thick
+from appliance.worker import reservations, thick
+from appliance.worker.tests.test_files import until
 from appliance.zfs.errors import OutOfSpace, PoolBusy, UnexpectedFailure
 from appliance.zfs.model import Volume
 
@@ -67,6 +68,37 @@ def test_a_pool_that_cannot_be_changed_stops_no_other(appliance: Appliance, monk
     monkeypatch.setattr(appliance.simulator, "set_properties", refused)
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert volume(appliance, "first").refreservation == 0 and volume(appliance, "second").refreservation > GIB
+
+
+def test_a_datastore_that_becomes_thin_during_a_reconciliation_is_not_reserved(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, real, made = appliance.datastore("first", thick=True), reservations.folders, list[str]()
+    dataset = volume(appliance, "first").name
+    appliance.simulator.set_properties(dataset, {"refreservation": "none"})
+
+    def after_the_scan(*arguments: Any) -> Any:
+        if not made:
+            job = appliance.request("PATCH", f"/datastores/{store}", {"thick": False}).json
+            assert job is not None
+            made.append(job["id"])
+            until(lambda: appliance.simulator.volume(dataset).properties["zvaai:thick"].value == "off")
+        return real(*arguments)
+
+    monkeypatch.setattr(reservations, "folders", after_the_scan)
+    appliance.service.context.reconciling.reconcile("test")
+    assert appliance.ended(made[0])["state"] == "succeeded"
+    assert appliance.get(f"/datastores/{store}")["thick"] is False and volume(appliance, "first").refreservation == 0
+
+
+def test_an_older_list_makes_no_datastore_thick(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    dataset = volume(appliance, "first").name
+    appliance.simulator.set_properties(dataset, {"refreservation": "none"})
+    older = appliance.service.context.datastores()
+    change(appliance, store, {"thick": False})
+    thick.reserve_again(appliance.service.context, older)
+    assert appliance.simulator.volume(dataset).properties["zvaai:thick"].value == "off"
 
 
 def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:

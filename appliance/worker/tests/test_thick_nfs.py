@@ -15,7 +15,7 @@ from appliance.worker import thick
 from appliance.worker.tests.test_files import DISK, begun, until
 from appliance.worker.tests.test_nfs_datastores import details, refused
 from appliance.worker.tests.test_pools import free_disks
-from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.errors import OutOfSpace, PoolBusy
 from appliance.zfs.model import Property, Source
 
 MIB = 1 << 20
@@ -181,6 +181,31 @@ def test_a_datastore_with_shared_blocks_does_not_become_thick(
     shares(appliance, store, answer)
     assert says in appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
     assert everything(appliance, store) == thin()
+
+
+def test_a_datastore_that_is_neither_thick_nor_thin_reserves_nothing_and_is_reported(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is made thick or thin, also if an admin sets its refreservation."""
+    store = appliance.nfs_datastore("first")
+    shares(appliance, store, SharedSpace(True, 65536, 0))
+
+    def busy(*_: object) -> None:
+        raise PoolBusy("tank", "restore_range")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(thick, "make_thin", busy)
+        appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")
+    assert "--thin" in refused(appliance, "POST", f"/datastores/{store}/quota", size(str(2 * GIB)))["detail"]
+    assert held(appliance, store) == (GIB + SLACK, 0)
+    appliance.simulator.set_properties(details(appliance, store)["dataset"], {"refreservation": str(GIB + SLACK)})
+    appliance.service.context.scan()
+    appliance.service.periodic.capacity()
+    (alert,) = appliance.get("/alerts")["items"]
+    assert alert["subject"] == store and "was not made thick" in alert["text"]
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
+    appliance.service.periodic.capacity()
+    assert everything(appliance, store) == thin() and appliance.get("/alerts")["items"] == []
 
 
 def test_files_that_need_more_than_its_size_keep_it_thin(appliance: Appliance) -> None:
