@@ -190,8 +190,7 @@ def end(
         ended.percent = 100
         for earlier in session.scalars(_abandoned().where(Job.sequence < ended.sequence)):
             out = plan_of(earlier).out_of_service
-            # It was repeated, or its pool was imported: it holds no datastore back.
-            is_over = ended.subject == earlier.subject and ended.kind in (earlier.kind, "pool.import")
+            is_over = (ended.subject, ended.kind) == (earlier.subject, earlier.kind)  # repeated: it holds no datastore back
             if is_over or ended.subject in out:
                 note(session, earlier.id, out_of_service=[] if is_over else [uuid for uuid in out if uuid != ended.subject])
     _changed(session, ended)
@@ -227,6 +226,12 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
 
 def _abandoned() -> Select[tuple[Job]]:
     return select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
+
+
+def pool_is_imported(session: Session, guid: str) -> None:
+    """Ends what an abandoned export of this pool has out of service."""
+    for exported in session.scalars(_abandoned().where(Job.kind == "pool.export", Job.parameters["guid"].as_string() == guid)):
+        note(session, exported.id, out_of_service=[])
 
 
 def out_of_service(session: Session) -> set[str]:

@@ -188,6 +188,8 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
         imported = {str(pool.guid): pool.name for pool in context.engine.pools()}
         if guid not in imported:
             imported[guid] = context.engine.import_pool(guid, new_name=plan.new_name, force=plan.force).name
+        with context.store.session() as session:
+            jobs.pool_is_imported(session, guid)
         outside = _keep_unmounted(context, imported[guid], guid)
         advance("serving its datastores", 70)
         return PoolResult(pool=imported[guid], problems=problems_serving(context, self.kind), not_mounted=outside)
@@ -242,8 +244,9 @@ def _check_listed(context: Context, name: str) -> None:
 
 
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):
-    """`force`: also while hosts use its datastores."""
+    """`guid`: by it an import ends an abandoned export. `force`: also while hosts use its datastores."""
 
+    guid: str
     force: bool
 
 
@@ -254,14 +257,15 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
 
     def plan(self, context: Context, request: requests.ExportPool) -> ExportPlan:
         """Refused while hosts that see its datastores are logged in, unless forced."""
-        name = find_pool(context, request.pool).name
+        pool = find_pool(context, request.pool)
+        name = pool.name
         _check_listed(context, name)
         stores = [store for store in context.datastores() if store.pool == name and store.state == "active" and store.uuid]
         hosts = sorted({host for store in stores for host in context.logged_in(store.id)})
         if hosts and not request.force:
             raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
         out = tuple(store.id for store in stores)
-        return ExportPlan(**of_pool(name), force=request.force, out_of_service=out)
+        return ExportPlan(**of_pool(name), guid=str(pool.guid), force=request.force, out_of_service=out)
 
     def run(self, context: Context, plan: ExportPlan, job_id: str, advance: Advance) -> PoolResult:
         """Target first, then the pool; an exported pool is not an error."""

@@ -177,7 +177,11 @@ def test_clear_waits_for_no_other_job_either(appliance: Appliance, hanging: str)
         assert job is not None and appliance.get(f"/jobs/{job['id']}")["state"] == "running"
 
 
-def test_an_export_that_was_abandoned_ends_with_the_next_import(appliance: Appliance, hanging: str) -> None:
+@pytest.mark.parametrize(("by", "new_name"), [("name", None), ("guid", None), ("name", "other")])
+def test_an_export_that_was_abandoned_ends_with_the_next_import(
+    appliance: Appliance, hanging: str, by: str, new_name: str | None
+) -> None:
+    pool = appliance.get(f"/pools/{hanging}")
     stuck = next(datastore["id"] for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
     with appliance.simulator.held_next("export_pool"):
         job = appliance.request("POST", f"/pools/{hanging}/export", {}).json
@@ -186,8 +190,7 @@ def test_an_export_that_was_abandoned_ends_with_the_next_import(appliance: Appli
         assert appliance.request("POST", f"/jobs/{job['id']}/abandon").status_code == 200
     appliance.ended(job["id"])
     wait_for(lambda: all(pool["name"] != hanging for pool in appliance.get("/pools")["items"]))
-    appliance.job("POST", "/pools/import", {"pool": hanging})
-    appliance.service.context.reconciling.reconcile("test")
+    appliance.job("POST", "/pools/import", {"pool": pool[by], "new_name": new_name})
     assert stuck in served(appliance)
 
 
