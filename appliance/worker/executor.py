@@ -61,7 +61,7 @@ class Executor:
     """A queue of jobs for each pool: one change of a pool at a time, pools concurrently.
 
     Jobs of a pool run in the order of their requests. A job of several pools waits until it is the first of each, so there
-    is no deadlock. A job without a pool never waits.
+    is no deadlock. A job without a pool waits only while _WITHOUT_POOL others of these run, and a change of a device never.
     """
 
     def __init__(self, context: Context) -> None:
