@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from appliance import decoding
 from appliance.database.models import Job
-from appliance.domain import rows
+from appliance.domain import designation, rows
 from appliance.domain.errors import ConflictError
 from appliance.domain.journal import publish
 
@@ -150,9 +150,10 @@ def is_claimed(session: Session, claims: Claims) -> bool:
 
 def _claimed(claims: Claims) -> list[tuple[str, str | int]]:
     name = claims.name.lower() if claims.name is not None else None
+    names = designation.of_property(claims.designation) if claims.designation else None
     values = (
         ("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share),
-        ("designation", claims.designation),
+        *(("designation", each) for each in (names.names if names else ())),
     )  # fmt: skip
     return [(what, value) for what, value in values if value is not None]
 

@@ -595,6 +595,29 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     assert bad.status_code == 422 and bad.json is not None and bad.json["errors"][0]["field"].startswith("known_as")
 
 
+def test_of_two_adoptions_at_once_one_gets_a_name(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if their other names differ. Both are planned before one of them is queued."""
+    for name in ("old", "third"):
+        appliance.simulator.create_volume(f"tank/{name}", GIB, volblocksize=65536)
+    executor, faster = appliance.service.executor, list[Any]()
+    real = executor._queue
+
+    def queue(*arguments: Any) -> str | None:
+        if not faster:
+            faster.append(None)
+            body = {"dataset": "tank/third", "name": "triple", "known_as": {**LIO, "model": "disk2"}, "lun": 8}
+            faster[0] = appliance.request("POST", "/volumes/adopt", body)
+        return real(*arguments)
+
+    monkeypatch.setattr(executor, "_queue", queue)
+    with appliance.simulator.held_next("set_properties"):
+        body = {"dataset": "tank/old", "name": "moved", "known_as": LIO, "lun": 7}
+        late = appliance.request("POST", "/volumes/adopt", body)
+        assert late.status_code == 409 and late.json is not None and NAA in late.json["blocking"]
+    assert appliance.ended(faster[0].json["id"])["state"] == "succeeded"
+    assert [lun.naa for lun in served(appliance).values()] == [NAA]
+
+
 def test_another_name_is_another_lun(appliance: Appliance) -> None:
     """Changed names of a dataset do not change for a logged-in host: the LUN is removed, and added as another one."""
     appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
