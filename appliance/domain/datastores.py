@@ -341,7 +341,7 @@ def free_lun(session: Session, preferred: int | None, pending: Collection[int | 
 def check_lun(session: Session, lun: int, but: str | None = None) -> None:
     other = session.scalar(select(Presentation).where(Presentation.lun == lun))
     if other is not None and other.datastore != but:
-        raise ConflictError(f"LUN {lun} is taken. Run: zvaai datastore list", [other.datastore])
+        raise ConflictError(f"LUN {lun} is taken. To see its datastore, run: zvaai datastore show {other.datastore}")
 
 
 def given_away(session: Session, datastore: str | None, lun: int | None, number: int | None, share: str | None) -> bool:

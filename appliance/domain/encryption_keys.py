@@ -46,4 +46,4 @@ def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:
     """
     if encrypted and any(key.pool == pool and key.stored and key.exported_at is None for key in keys):
         reason = f"Cannot create another encrypted datastore: the key of pool {pool} was never exported"
-        raise ConflictError(f"{reason}. Run: zvaai key export {pool}", [pool])
+        raise ConflictError(f"{reason}. Run: zvaai key export {pool}")

@@ -47,8 +47,8 @@ class InvalidError(DomainError):
 
 @dataclass(eq=False)
 class ConflictError(DomainError):
-    """The present state forbids the request. `blocking` names the obstacles; `can_force`: whether `force` overrides them.
-    `field_name` is the conflicting field of the request, if it is one field.
+    """The present state forbids the request. `blocking` names obstacles that `reason` does not name; `can_force`: whether
+    `force` overrides them. `field_name` is the conflicting field of the request, if it is one field.
     """
 
     reason: str

@@ -95,7 +95,7 @@ def in_the_way(session: Session, plan: Plan) -> None:
         its = plan_of(other)
         fills = _fills(plan, its) or _fills(its, plan)
         if fills or taken & {other.subject, *its.about} or needed & set(its.out_of_service):
-            raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}", [other.id])
+            raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}")
 
 
 def _fills(writer: Plan, other: Plan) -> bool:
@@ -107,7 +107,7 @@ def busy(session: Session, subject: str) -> None:
     """Raises ConflictError while a job is under way for the subject."""
     other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
     if other is not None:
-        raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}", [other.id])
+        raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}")
 
 
 def job_of_key(session: Session, key: str | None) -> str | None:

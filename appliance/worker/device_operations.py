@@ -106,7 +106,7 @@ class AttachDevice(PoolChange[requests.AttachmentCreate, NewDevicePlan]):
         if top.kind in ("raidz", "draid") or top.role in (Role.SPARE, Role.CACHE):
             what = top.role if top.role in (Role.SPARE, Role.CACHE) else top.kind
             reason = f"Cannot attach to {request.device}: only a single device or a mirror takes another one, not {what}"
-            raise ConflictError(reason, [top.name])
+            raise ConflictError(reason)
         check_replacement(context, pool, old, request.new_device, force=request.force)
         return _new_device(pool, old, request)
 
@@ -153,8 +153,8 @@ class DetachDevice(PoolChange[requests.DetachmentCreate, DevicePlan]):
         pool = find_pool(context, request.pool)
         device = find_device(pool, request.device)
         if not _is_copied(pool.vdevs, device):
-            reason = f"Cannot detach {request.device}: it is not part of a mirror or a replacement"
-            raise ConflictError(reason, [pool.name])
+            reason = f"Cannot detach {request.device} from pool {pool.name}: it is not part of a mirror or a replacement"
+            raise ConflictError(reason)
         return DevicePlan(**of_pool(pool.name), device=str(device.guid), action="detach")
 
     def change(self, context: Context, plan: DevicePlan) -> None:
@@ -181,7 +181,7 @@ class RemoveDevice(PoolChange[requests.RemovalCreate, DevicePlan]):
         top = _top_of(pool, request.device)
         if top.role not in REMOVABLE:
             reason = f"Cannot remove {request.device}: it holds data. Only spares, cache and log devices can be removed"
-            raise ConflictError(reason, [top.name])
+            raise ConflictError(reason)
         return DevicePlan(**of_pool(pool.name), device=str(top.guid), action="remove")
 
     def change(self, context: Context, plan: DevicePlan) -> None:

@@ -23,22 +23,21 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             | zfs.KeyLoaded()
             | zfs.KeyNotLoaded()
             | zfs.KeyConfirmed()
+            | zfs.DatasetExists()
+            | zfs.SnapshotExists()
+            | zfs.PoolExists()
+            | zfs.DeviceTooSmall()
+            | zfs.InsufficientReplicas()
         ):
             return ConflictError(str(error))
-        case zfs.DatasetExists() | zfs.SnapshotExists():
-            return ConflictError(str(error), [error.name])
         case zfs.DifferentPools():
             return ConflictError("Cannot do this in several pools at once. Use one request for each pool", error.names)
         case zfs.ScanRunning() | zfs.NoScanRunning() | zfs.OutOfSpace():
             return ConflictError(str(error))
-        case zfs.PoolExists():
-            return ConflictError(str(error), [error.pool])
         case zfs.DeviceInUse() | zfs.InvalidLayout():
             return ConflictError(str(error), can_force=error.can_force)
-        case zfs.DeviceTooSmall() | zfs.InsufficientReplicas():
-            return ConflictError(str(error), [error.device])
         case zfs.PoolInUseElsewhere():
-            return ConflictError(str(error), [error.host] if error.host else [], can_force=True)
+            return ConflictError(str(error), can_force=True)
         case zfs.NoSuchDevice():
             return InvalidError("device", str(error), "a device of the pool or of the list of disks")
         case zfs.NoStoredKey():

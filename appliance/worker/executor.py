@@ -149,7 +149,7 @@ class Executor:
         suspended = {pool.name: pool.status for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
         if stuck := sorted(suspended.keys() & set(plan.pools)):
             remedy = f"If a device has failed, repair it. Then run: zvaai pool device {stuck[0]} DEVICE clear"
-            raise ConflictError(" ".join([f"Pool {stuck[0]} is suspended.", suspended[stuck[0]], remedy]), stuck)
+            raise ConflictError(" ".join([f"Pool {stuck[0]} is suspended.", suspended[stuck[0]], remedy]))
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -78,7 +78,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     field = error.field if error.field in paths else None
     reason = error.reason.removesuffix("; nothing was changed")  # common to all refusals
     if error.status == "stale":
-        return ConflictError("the NFS server does not export it now: zvaai reconcile", [name])
+        return ConflictError(f"The NFS server does not export {name} now. Run: zvaai reconcile")
     if field is not None and error.status == "exists":
         return ConflictError(f"{field}: {reason}", [paths[field]], field_name=field)
     if field == "source" and error.status == "not_found":
@@ -89,7 +89,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
         return InvalidError(field, reason, "a file" if field == "source" else "a new name in a folder of the datastore")
     if error.status == "not_supported":
         remedy = "Repeat without --fast (in the console: a full clone): blocks that cannot be shared are then copied"
-        return ConflictError(f"{reason}. {remedy}", [name], field_name="fast")
+        return ConflictError(f"Cannot clone in {name}: {reason}. {remedy}", field_name="fast")
     if error.status == "input_output":
         return StorageError(error.status, reason)
     return ConflictError(reason, [name])

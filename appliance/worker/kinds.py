@@ -228,15 +228,11 @@ class Nfs:
         properties = context.engine.properties(dataset.name)
         for name, others in (("sharenfs", "the kernel's NFS server"), ("sharesmb", "Samba")):
             if name in properties and properties[name].value != "off":
-                raise ConflictError(
-                    f"{others} serves it too ({name}={properties[name].value}): zfs set {name}=off", [dataset.name]
-                )
+                reason = f"Cannot adopt {dataset.name}: {others} serves it too ({name}={properties[name].value})"
+                raise ConflictError(f"{reason}. Run: zfs set {name}=off {dataset.name}")
         if isinstance(dataset, Filesystem) and dataset.quota:
-            raise ConflictError(
-                f"its quota of {dataset.quota} bytes counts snapshots, and hosts would find it full before it is: "
-                f"zfs set refquota={dataset.quota} quota=none",
-                [dataset.name],
-            )
+            reason = f"Cannot adopt {dataset.name}: its quota of {dataset.quota} bytes also counts snapshots"
+            raise ConflictError(f"{reason}. Run: zfs set refquota={dataset.quota} quota=none {dataset.name}")
 
     def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
         """The mountpoint changes, so OpenZFS refuses a dataset in use, and then changes nothing."""
@@ -277,7 +273,7 @@ def _first(*choices: Sequence[str] | None) -> tuple[str, ...]:
 def _writable(dataset: Volume | Filesystem) -> None:
     readonly = dataset.properties.get("readonly")
     if readonly is not None and readonly.value == "on":
-        raise ConflictError("it is read-only: zfs set readonly=off", [dataset.name])
+        raise ConflictError(f"Cannot adopt {dataset.name}: it is read-only. Run: zfs set readonly=off {dataset.name}")
 
 
 def _not_covered(context: Context, dataset: str) -> None:

@@ -352,7 +352,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         inventory = context.scan(60)
         clone = inventory.dataset(store.dataset)
         if clone is None or clone.origin is None:
-            raise ConflictError(f"Cannot promote {store.name}: it is not a clone", [store.name])
+            raise ConflictError(f"Cannot promote {store.name}: it is not a clone")
         source, _, tag = clone.origin.partition("@")
         of_source = [snapshot.tag for snapshot in inventory.snapshots if snapshot.dataset == source]
         moving = of_source[: of_source.index(tag) + 1] if tag in of_source else [tag]

@@ -123,7 +123,7 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
         return
     if filesystem.encryption is None or filesystem.encryption.root != name:
         text = "the file system for encrypted datastores exists, and is not encrypted"
-        raise ConflictError(f"{text}. Rename or destroy {name}, then try again", [name])
+        raise ConflictError(f"{text}. Rename or destroy {name}, then try again")
     if filesystem.encryption.key_status != KeyStatus.AVAILABLE:
         context.keys.load_stored_key(name)
 
@@ -233,9 +233,7 @@ def is_made(context: Context, dataset: str, uuid: str) -> bool:
     except zfs.NoSuchDataset:
         return False
     if claimed is None or claimed.value != uuid:
-        raise ConflictError(
-            f"Dataset {dataset} exists and is not this datastore. Use another name, or rename the dataset", [dataset]
-        )
+        raise ConflictError(f"Dataset {dataset} exists and is not this datastore. Use another name, or rename the dataset")
     return True
 
 

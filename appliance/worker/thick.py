@@ -61,13 +61,13 @@ def check_properties(context: Context, dataset: str, record_size: int | None) ->
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
-        raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or make it thin", [existing])
+        raise ConflictError(f"{reason}. Make it thin, or run: zfs set dedup=off {existing}")
     if record_size is None:
         return
     copies = properties.get("copies")
     if copies is not None and copies.value != "1":
         reason = f"its files would take {copies.value} times their size (copies={copies.value})"
-        raise ConflictError(f"{reason}: zfs set copies=1 {existing}, or make it thin", [existing])
+        raise ConflictError(f"{reason}. Make it thin, or run: zfs set copies=1 {existing}")
     name = dataset.partition("/")[0]
     if record_size < PARITY_RECORD_SIZE and any(pool.name == name and has_parity(pool) for pool in context.scan(60).pools):
         reason = f"on raidz and draid, records of {record_size} bytes can take more than their size"
@@ -284,7 +284,7 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
     datasets = [context.scan(60).dataset(name.partition("@")[0]) for name in names]
     needed = {dataset.name: snapshot_room(dataset) for dataset in datasets if dataset and dataset.refreservation}
     needs = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
-    return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {ROOM_REMEDY}", list(needed))
+    return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {ROOM_REMEDY}")
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:

@@ -15,6 +15,7 @@ from appliance.worker import steps
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
 from appliance.worker.kinds import KINDS, Shown, check_fields
+from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 
 
@@ -146,10 +147,9 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
 
     def plan(self, context: Context, request: requests.PurgeDatastore) -> PurgePlan:
         store = domain.find(context.datastores(), request.id, "deleted")
-        if held := [
-            snapshot.name for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset and snapshot.holds
-        ]:
-            raise ConflictError("snapshots of it are held: release them first", held)
+        snapshots = [snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset]
+        if with_holds := [snapshot for snapshot in snapshots if snapshot.holds]:
+            raise held(context, with_holds)
         clones = [dependant.name for dependant in context.engine.dependants(store.dataset) if dependant.kind == "clone"]
         if clones:
             raise ConflictError(

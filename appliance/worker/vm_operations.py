@@ -74,7 +74,7 @@ class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
             reason = (
                 f"Cannot restore a VM into {store.name}: it is thick, so all bytes would be copied past the NFS server's count"
             )
-            raise ConflictError(f"{reason}. Clone the datastore from the snapshot, and copy the VM by a host", [store.name])
+            raise ConflictError(f"{reason}. Clone the datastore from the snapshot, and copy the VM by a host")
         check_path("folder", request.folder)
         self._files(context, snapshot, request.folder, request.name)
         return RestoreVmPlan(
@@ -126,7 +126,7 @@ class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
         try:
             folders.end_folder(plan.snapshot, plan.folder, plan.identifier, plan.name)
         except zfs.Refused as error:
-            raise ConflictError(f"Cannot restore {plan.name}: {error.reason}", [plan.name]) from error
+            raise ConflictError(f"Cannot restore {plan.name}: {error.reason}") from error
         above = plan.folder.rpartition("/")[0]
         folder = f"{above}/{plan.name}" if above else plan.name
         configuration = next(file.name for file, _ in files if file.name.lower().endswith(".vmx"))

@@ -266,7 +266,10 @@ class KeyConfirmed(ZfsError):
     """A user has confirmed a copy of the key: it is not exported again."""
 
     name: str
-    text = "the key of {name} was exported and confirmed, and is not shown again"
+    text = (
+        "the key of {name} was exported and confirmed, and is not shown again. Use your copy. If it is lost, back up "
+        "/var/lib/zvaai-helper now. Then move the VMs to an unencrypted datastore, or to one in another pool"
+    )
 
 
 class NotEncryptionRoot(ZfsError):
@@ -306,7 +309,9 @@ class PoolInUseElsewhere(ZfsError):
     host: str = ""
 
     def __str__(self) -> str:
-        return f"pool {self.pool} was last used by {self.host or 'another system'} and not exported"
+        host = self.host or "another system"
+        remedy = f"Make sure that {host} is off. Then repeat with --force (in the console: import anyway)"
+        return f"Cannot import {self.pool}: {host} used it last and did not export it. {remedy}. Two servers destroy a pool"
 
 
 class Timeout(ZfsError):

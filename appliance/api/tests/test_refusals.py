@@ -266,7 +266,7 @@ def test_a_conflict_lists_the_obstacles_and_changes_nothing(appliance: Appliance
         case = f"{method} {path} {body}: {answer.status_code} {answer.text}"
         assert answer.status_code == 409, case
         problem = json.loads(answer.text)
-        assert not in_the_way or in_the_way in str(problem["blocking"]), case
+        assert not in_the_way or in_the_way in f"{problem['detail']} {problem['blocking']}", case
         assert problem["detail"], case
         assert state(appliance) == before, case
 

@@ -80,9 +80,8 @@ def test_names_are_taken_once(appliance: Appliance) -> None:
 
 def test_lun_numbers_are_taken_once_and_found(appliance: Appliance) -> None:
     first = appliance.datastore("first", lun=5)
-    assert refused(appliance, "POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB), "lun": 5})[
-        "blocking"
-    ] == [first]
+    problem = refused(appliance, "POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB), "lun": 5})
+    assert problem["detail"].endswith(f"zvaai datastore show {first}")
     second = appliance.datastore("second")
     assert appliance.get(f"/datastores/{second}")["lun"] == 0
     appliance.job("PATCH", f"/datastores/{second}", {"lun": 9})

@@ -156,9 +156,9 @@ def test_other_jobs_run_concurrently_and_the_datastore_stays(appliance: Applianc
     job, other = begun(appliance, store), begun(appliance, store, "vm/other.vmdk")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     refused = appliance.request("DELETE", f"/datastores/{store}?force=true")
-    assert refused.status_code == 409 and refused.json is not None and job in refused.json["blocking"]
+    assert refused.status_code == 409 and refused.json is not None and job in refused.json["detail"]
     again = appliance.request("POST", f"/datastores/{store}/files/clone", body())
-    assert again.status_code == 409 and again.json is not None and again.json["blocking"] == [job]
+    assert again.status_code == 409 and again.json is not None and again.json["detail"].endswith(f"zvaai job wait {job}")
     nas(appliance).paused = False
     assert {appliance.ended(identifier)["state"] for identifier in (job, other)} == {"succeeded"}
     appliance.job("DELETE", f"/datastores/{store}?force=true")

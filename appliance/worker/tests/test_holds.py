@@ -73,6 +73,12 @@ def test_several_are_deleted_or_none(appliance: Appliance, store: str) -> None:
     assert names == ["one", "two", "safe"]
 
 
+def test_a_purge_names_the_end_of_a_protection(appliance: Appliance, store: str) -> None:
+    appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert "protection ends at 2" in refused(appliance, "POST", f"/datastores/{store}/purge")["detail"]
+
+
 def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: str) -> None:
     hold(appliance, store, "audit", "two")
     path = f"/datastores/{store}/snapshots/one/rollback"
