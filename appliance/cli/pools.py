@@ -60,7 +60,10 @@ def scrub(
 
 VdevWords = Annotated[
     list[str],
-    typer.Argument(help="Vdevs as in zpool create: mirror A B, raidz2 A B C D, log E. Roles: log, cache, spare, special, dedup."),
+    typer.Argument(
+        help="Vdevs: mirror A B, raidz1|raidz2|raidz3 A B C …, log E. Each disk without such a word is a separate vdev. "
+        "Roles: log, cache, spare, special, dedup."
+    ),
 ]
 
 
@@ -71,8 +74,8 @@ def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
     for word in words:
         if word in ("log", "cache", "spare", "special", "dedup"):
             role, redundancy, begun = word, "stripe", False
-        elif word in ("mirror", "raidz1", "raidz2", "raidz3"):
-            redundancy, begun = word, False
+        elif word in ("mirror", "raidz", "raidz1", "raidz2", "raidz3"):
+            redundancy, begun = "raidz1" if word == "raidz" else word, False
         elif begun:
             vdevs[-1]["devices"].append(word)
         else:

@@ -15,10 +15,10 @@ Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. It div
 At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
 Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone of --at, such as Europe/Berlin. Default: UTC.")]
 Keep = Annotated[int | None, typer.Option(help="Retain the newest snapshots of each datastore.")]
-Hourly = Annotated[int | None, typer.Option(help="Retain one snapshot an hour, for this number of hours.")]
-Daily = Annotated[int | None, typer.Option(help="Retain one snapshot a day, for this number of days.")]
-Weekly = Annotated[int | None, typer.Option(help="Retain one snapshot a week, for this number of weeks.")]
-Monthly = Annotated[int | None, typer.Option(help="Retain one snapshot a month, for this number of months.")]
+Hourly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of each of the last N hours that have one.")]
+Daily = Annotated[int | None, typer.Option(help="Retain the newest snapshot of each of the last N days that have one.")]
+Weekly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of each of the last N weeks that have one.")]
+Monthly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of each of the last N months that have one.")]
 Protect = Annotated[str | None, typer.Option(help="A new snapshot cannot be destroyed before this age: 7d. 0d: no protection.")]
 TIERS = {"hourly": 24, "daily": 14, "weekly": 8, "monthly": 12}
 
@@ -146,13 +146,11 @@ def change_schedule(
         protect=protect, enabled=enabled, name=new_name,
     )  # fmt: skip
     if add_store or remove_store:
-        gone = {run.client.named("/datastores", store) for store in remove_store or ()}
+        now = run.client.call("GET", path)["datastores"]
+        # A purged datastore is not in the list: the schedule has only its identifier.
+        gone = {store if store in now else run.client.named("/datastores", store) for store in remove_store or ()}
         new = [run.client.named("/datastores", store) for store in add_store or ()]
-        body["datastores"] = [
-            identifier
-            for identifier in dict.fromkeys([*run.client.call("GET", path)["datastores"], *new])
-            if identifier not in gone
-        ]
+        body["datastores"] = [identifier for identifier in dict.fromkeys([*now, *new]) if identifier not in gone]
     run.output.fields(run.client.call("PATCH", path, body))
 
 

@@ -102,9 +102,9 @@ def findings(
         percent = 100 * store.referenced // store.size if store.size else 0
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
-            findings.append(
-                Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away")
-            )
+            command = f"zvaai datastore {'grow' if store.kind == VMFS else 'quota'} {store.name} SIZE"
+            remedy = f"Move VMs to another datastore, or run: {command}"
+            findings.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, remedy))
         if store.state == "active" and (store.becoming_thick or (store.thick and store.reserved < store.guaranteed)):
             had = f"{store.reserved} of {store.guaranteed}"
             text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY

@@ -5,6 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -183,11 +184,19 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Sequence
     row.attempted_at = used
     text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(missing[:5])}"
     area = f"schedule-missing-{schedule_id}"
-    update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, "change the schedule")] if missing else [])
+    remedy = f"zvaai schedule delete {quote(row.name)}"
+    if len(missing) < len(row.datastores):
+        without = " ".join(f"--remove-datastore {quote(store)}" for store in missing)
+        remedy = f"zvaai schedule change {quote(row.name)} {without}"
+    update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, remedy)] if missing else [])
 
 
 def ended(
-    session: Session, schedule_id: str, problem: str | None, now: float | None = None, remedy: str = "see its last job"
+    session: Session,
+    schedule_id: str,
+    problem: str | None,
+    now: float | None = None,
+    remedy: str = "zvaai job list --state failed",
 ) -> None:
     """Records the end of a run; raises an alert if it failed."""
     row = session.get(Schedule, schedule_id)

@@ -91,5 +91,7 @@ class Sender:
             if tried.attempts < _REPORTED_AFTER and tried.state == receivers.PENDING:
                 return
             text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
-            findings = [Finding(f"{area}:failing", "warning", receiver.name, text, f"zvaai receiver test {receiver.name}")]
+            commands = (f"zvaai receiver {verb} {receiver.name}" for verb in ("deliveries", "test"))
+            remedy = f"Check its address and the network. Run: {'; '.join(commands)}"
+            findings = [Finding(f"{area}:failing", "warning", receiver.name, text, remedy)]
         update_alerts(session, area, findings)

@@ -206,8 +206,9 @@ class Reconciling:
             except (zfs.EngineUnavailable, zfs.Timeout) as error:
                 raise domain_error(error) from error
             except zfs.ZfsError as error:
-                text = f"it is encrypted, and its key can't be loaded: {error}"
-                failures += [planes.Failure(store.uuid or "", text) for store in waiting]
+                for store in waiting:
+                    text = f"Datastore {store.name} is not served, because its key is not loaded: {error}"
+                    failures.append(planes.Failure(store.uuid or "", text, remedy=f"zvaai key enter {store.pool}"))
         return failures
 
     def _reconcile_exports(

@@ -96,7 +96,10 @@ class Recovery:
         """While copies cannot be read or written: a lost database could not be replaced by the present configuration."""
         if self._unwritable is not None:
             text = f"No copy of the configuration is written: {self._unwritable}"
-            yield Finding(f"{_AREA}:/", "warning", "database", text, "Restore secrets.key, or set the secrets again.")
+            restore = "install -o zvaai -g zvaai -m 600 /var/backups/zvaai/COPY/secrets.key /var/lib/zvaai"
+            remedy = f"Restore the key: {restore}; systemctl restart zvaai-worker zvaai-api. Or set all secrets again"
+            remedy += ": CHAP, receivers, directory, OpenID provider"
+            yield Finding(f"{_AREA}:/", "warning", "database", text, remedy)
         with self._lock:
             failures = {state.name: state.failure for state in self._pools.values()}
         for pool, failure in failures.items():

@@ -77,8 +77,11 @@ def folders(
         if problem is None:
             by_pool[pool.name] = folder(pool)
         else:
-            text = f"the folder for persistent reservations is missing, and the LUN cannot be served again without it: {problem}"
-            failures += [Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
+            why = f"pool {pool.name} lacks the folder for persistent reservations: {problem}"
+            for store in stores:
+                if store.pool == pool.name and store.state == "active" and store.lun is not None:
+                    text = f"Datastore {store.name} cannot be served again: {why}"
+                    failures.append(Failure(store.uuid or "", text, remedy="Remove the cause. Then run: zvaai reconcile"))
     return by_pool, failures
 
 

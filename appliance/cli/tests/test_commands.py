@@ -18,6 +18,7 @@ from simulators.target import TargetSimulator
 from sqlalchemy import delete
 
 from appliance.cli.__main__ import application
+from appliance.cli.pools import vdevs_of
 from appliance.cli.tests.conftest import Command
 from appliance.database.models import User
 from appliance.dataplane.ganesha import ExportRefusedError
@@ -452,6 +453,21 @@ def test_the_room_of_a_schedule_is_a_table(zvaai: Command) -> None:
     printed = zvaai("schedule", "show", "hourly")
     assert re.search(r"^needed +100\.?\d* MiB$", printed, re.MULTILINE) and "{" not in printed
     assert re.search(r"^thick +100\.?\d* MiB$", printed, re.MULTILINE)
+
+
+def test_a_purged_datastore_is_removed_from_its_schedule(zvaai: Command) -> None:
+    for name in ("stays", "goes"):
+        zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
+    identifier = zvaai.json("datastore", "show", "goes")["id"]
+    zvaai("schedule", "create", "hourly", "stays", "goes", "--every", "1h", "--keep", "2")
+    zvaai("datastore", "delete", "goes", "--yes", "--wait")
+    zvaai("datastore", "purge", "goes", "--yes", "--wait")
+    zvaai("schedule", "change", "hourly", "--remove-datastore", identifier)
+    assert identifier not in zvaai.json("schedule", "show", "hourly")["datastores"]
+
+
+def test_raidz_is_raidz1() -> None:
+    assert vdevs_of(["raidz", "a", "b", "c"]) == vdevs_of(["raidz1", "a", "b", "c"])
 
 
 def test_the_layout_of_a_pool(zvaai: Command) -> None:
