@@ -195,6 +195,9 @@ def test_snapshots_and_schedules(server: Machine) -> None:
     GUIDE.run(server, "zvaai snapshot create before-update vmfs1 nfs1 --wait")
     GUIDE.run(server, "zvaai snapshot hold vmfs1 before-update audit --wait")
     assert server.run("zfs list -Ht snapshot -o name,userrefs | grep '@before-update'").split()[1::2].count("1") == 1
+    assert "audit" in GUIDE.run(server, "zvaai snapshot holds vmfs1 before-update")
+    GUIDE.run(server, "zvaai snapshot release vmfs1 before-update audit --wait")
+    assert "audit" not in server.run("zvaai snapshot holds vmfs1 before-update", 60)
 
 
 def test_restore(server: Machine) -> None:
@@ -290,7 +293,8 @@ def test_an_alert_reaches_its_receiver(server: Machine) -> None:
 
 def test_find_the_cause_of_a_problem(server: Machine) -> None:
     shown = {
-        "zvaai host list": "esx1", "zvaai datastore show vmfs1": "vmfs1", "zvaai pool list": "tank",
+        "zvaai host list": "esx1", "zvaai group show cluster": "vmfs1", "zvaai datastore show vmfs1": "vmfs1",
+        "zvaai pool list": "tank",
         "systemctl status zvaai-target": "active (running)", "zvaai logs --priority warning": "", "zvaai offloads": "",
         "zvaai job list": "secret",
     }  # fmt: skip
@@ -368,7 +372,7 @@ def exported(server: Machine) -> bool:
 
 
 def test_move_the_pool_to_a_new_server(server: Machine) -> None:
-    """The configuration is backed up, and the pool exported."""
+    """The configuration is backed up, and the pool exported. The old server can forget its datastores."""
     KNOWN["recovery key"] = server.run("zvaai configuration recovery-key", 60).strip()
     GUIDE.run(server, "zvaai configuration backup site.json", typed="battery staple 8")
     KNOWN["backup"] = server.run("cat /root/site.json")
@@ -376,6 +380,11 @@ def test_move_the_pool_to_a_new_server(server: Machine) -> None:
     wait_for(lambda: pool_has_configuration(server), "the pool has the configuration")
     wait_for(lambda: exported(server), "no host uses the pool")  # an NFSv3 host does for 90 s
     assert "no pools" in server.run("zpool list 2>&1")
+    wait_for(lambda: "missing" in GUIDE.run(server, "zvaai datastore list --state missing"), "the datastores are missing")
+    missing = [store["name"] for store in zvaai(server, "datastore", "list", "--state", "missing")]
+    GUIDE.run(server, "zvaai datastore forget NAME --wait", {"NAME": missing[0]})
+    left = [store["name"] for store in zvaai(server, "datastore", "list", "--state", "missing")]
+    assert left == missing[1:]
 
 
 def test_replace_a_lost_server(server: Machine, replacement: Machine) -> None:

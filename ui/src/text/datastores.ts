@@ -482,7 +482,7 @@ export const datastores = {
       forget: {
         action: "Forget",
         title: (name: string) => `Forget ${name}?`,
-        lead: "The appliance gives up the missing datastore: its LUN number or path, and its hosts. If its pool returns, adopt it again.",
+        lead: "The appliance gives up the missing datastore: its LUN number or path, and its hosts. If its pool returns, the datastore is listed again without hosts. Then give its hosts access again.",
         submit: "Forget",
       },
       present: {

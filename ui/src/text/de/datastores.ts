@@ -524,7 +524,7 @@ export const datastores: Texts["datastores"] = {
       forget: {
         action: "Vergessen",
         title: (name) => `${name} vergessen?`,
-        lead: "Die Appliance gibt den fehlenden Datastore auf: LUN-Nummer oder Pfad, und seine Hosts. Kehrt sein Pool zurück, übernehmen Sie ihn neu.",
+        lead: "Die Appliance gibt den fehlenden Datastore auf: LUN-Nummer oder Pfad, und seine Hosts. Kehrt sein Pool zurück, erscheint der Datastore wieder ohne Hosts. Geben Sie seinen Hosts dann erneut Zugriff.",
         submit: "Vergessen",
       },
       present: {
