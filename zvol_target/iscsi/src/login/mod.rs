@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
     Method(&'static str),
     #[error(transparent)]
     Chap(#[from] ChapError),
-    #[error("no host of {0} has this initiator name")]
+    #[error("no LUN of {0} is for this initiator")]
     NotAdmitted(IscsiName),
 }
 

@@ -367,7 +367,7 @@ fn a_refused_login_is_logged_with_its_initiator_and_cause() {
     let stranger = "iqn.2026-11.example:stranger";
     refused(
         stranger,
-        &format!("no host of {IQN} has this initiator name"),
+        &format!("no LUN of {IQN} is for this initiator"),
     );
     let account =
         json!({"target": IQN, "name": "host", "secret": "a secret of a host", "initiators": "any"});
