@@ -110,7 +110,7 @@ def findings(
             text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY
             if store.becoming_thick:
                 text = f"Datastore {store.name} was not made thick, and not thin again: {had} bytes are reserved"
-                remedy = f"zvaai datastore change {store.name} --thick, or --thin"
+                remedy = f"Repeat the change, or make it thin: zvaai datastore change {store.name} --thin"
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, remedy))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"

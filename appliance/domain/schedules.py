@@ -176,17 +176,20 @@ def snapshot_name(row: Schedule, now: float) -> str:
     return f"{name}_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(now))}"
 
 
-def attempted(session: Session, schedule_id: str, used: float, missing: Sequence[str]) -> None:
-    """A job for this slot is queued. An alert lists datastores that are missing."""
+def attempted(session: Session, schedule_id: str, used: float, missing: Mapping[str, str], *, away: bool) -> None:
+    """A job for this slot is queued. An alert lists datastores that are missing: identifiers and names. `away`: with a pool."""
     row = session.get(Schedule, schedule_id)
     if row is None:
         return
     row.attempted_at = used
-    text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(missing[:5])}"
+    text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(list(missing.values())[:5])}"
     area = f"schedule-missing-{schedule_id}"
-    remedy = f"zvaai schedule delete {quote(row.name)}"
-    if len(missing) < len(row.datastores):
-        without = " ".join(f"--remove-datastore {quote(store)}" for store in missing)
+    if away:
+        remedy = "Import the pool of the datastores: zvaai pool import POOL"
+    elif len(missing) == len(row.datastores):
+        remedy = f"Restore or add a datastore, or run: zvaai schedule delete {quote(row.name)}"
+    else:  # by identifiers: another datastore can have the name of a deleted one
+        without = " ".join(f"--remove-datastore {store}" for store in missing)
         remedy = f"zvaai schedule change {quote(row.name)} {without}"
     update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, remedy)] if missing else [])
 

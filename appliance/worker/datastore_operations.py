@@ -256,8 +256,8 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
         if store.kind != domain.NFS:
             raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
         if store.becoming_thick:
-            remedy = f"Wait for the change, or repeat it: zvaai datastore change {store.name} --thick, or --thin"
-            raise ConflictError(f"Cannot change the quota: the change to thick is not complete. {remedy}", [store.name])
+            remedy = f"Wait for it, or make the datastore thin: zvaai datastore change {store.name} --thin"
+            raise ConflictError(f"Cannot change the quota: the change to thick is not complete. {remedy}")
         domain.check_size(request.size)
         if store.thick and request.size < store.size:
             thick.check_smaller(context, store.name, store.export, request.size)

@@ -83,7 +83,8 @@ class Periodic:
             active = {store.id for store in stores if store.state == "active"}
             names = {store.id: store.name for store in stores}
             hidden = any(unlisted(pool) for pool in self._context.scan(self._newest()).pools)
-            missing = [] if hidden else [names.get(store, store) for store in sorted(set(schedule.datastores) - active)]
+            missing = {} if hidden else {store: names.get(store, store) for store in sorted(set(schedule.datastores) - active)}
+            away = any(store.id in missing and store.state == "missing" for store in stores)
             present = sorted(set(schedule.datastores) & active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
@@ -98,7 +99,7 @@ class Periodic:
             if schedule.kind != schedules.SCRUB and not present:  # until its pool is back, or the slot ends
                 slot = schedule.attempted_at or 0.0
             with self._context.store.session() as session:
-                schedules.attempted(session, schedule.id, slot, missing)
+                schedules.attempted(session, schedule.id, slot, missing, away=away)
                 if problem is not None:
                     schedules.ended(session, schedule.id, problem)
         self._overdue()

@@ -100,15 +100,16 @@ def sized(size: int, *, thick: bool) -> dict[str, str]:
 
 
 def reserve_again(context: Context, stores: Sequence[Datastore]) -> tuple[str, ...]:
-    """Sets missing refreservations, and nothing else: a job can make one of them thin meanwhile. If the space is missing,
-    capacity.findings raises the alert.
-    """
+    """Sets missing refreservations. If the space is missing, capacity.findings raises the alert."""
     done = []
     for store in stores:
         thick = store.state == "active" and store.thick and store.thick_stated and not store.becoming_thick
         if thick and store.reserved < store.guaranteed:
             try:
                 context.engine.set_properties(store.dataset, _reservation(store))
+                if context.engine.properties(store.dataset)[identity.THICK].value != "on":  # a job made it thin meanwhile
+                    context.engine.set_properties(store.dataset, {"refreservation": "none"})
+                    continue
             except zfs.ZfsError as problem:  # the others are reconciled
                 _log.warning("thick datastore %s: %s", store.name, problem)
             else:

@@ -65,7 +65,7 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
     alerts = appliance.get("/alerts")["items"]
     assert [alert["key"] for alert in alerts] == [f"schedule-missing-{schedule}:gone"] and alerts[0]["text"].endswith(": goes")
-    assert alerts[0]["remedy"] == "zvaai schedule change often --remove-datastore goes"
+    assert alerts[0]["remedy"] == f"zvaai schedule change often --remove-datastore {goes}"
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"enabled": False}).status_code == 200
     assert appliance.get("/alerts")["items"] == []
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"enabled": True}).status_code == 200

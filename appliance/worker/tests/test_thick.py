@@ -99,6 +99,7 @@ def test_an_older_list_makes_no_datastore_thick(appliance: Appliance) -> None:
     change(appliance, store, {"thick": False})
     thick.reserve_again(appliance.service.context, older)
     assert appliance.simulator.volume(dataset).properties["zvaai:thick"].value == "off"
+    assert appliance.simulator.volume(dataset).refreservation == 0
 
 
 def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
