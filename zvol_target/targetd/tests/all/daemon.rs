@@ -365,10 +365,7 @@ fn a_refused_login_is_logged_with_its_initiator_and_cause() {
     let access = json!({"target": IQN, "initiators": [HOST]});
     daemon.call("access.set", &access);
     let stranger = "iqn.2026-11.example:stranger";
-    refused(
-        stranger,
-        &format!("no LUN of {IQN} is for this initiator"),
-    );
+    refused(stranger, &format!("no LUN of {IQN} is for this initiator"));
     let account =
         json!({"target": IQN, "name": "host", "secret": "a secret of a host", "initiators": "any"});
     daemon.call("accounts.set", &account);

@@ -15,17 +15,20 @@ use crate::patience::{unless_given_up, wait};
 /// Operations of this length or more are long, bytes. Flushes count as long too.
 const LONG: usize = 256 << 10;
 
-/// Concurrent operations of a pool on one reactor: half of the kernel threads. If the pool hangs, the others have the rest.
-const OPERATIONS_OF_A_POOL: usize = BOUNDED_WORKERS as usize / 2;
+/// Concurrent operations of a pool on one reactor, and urgent ones in addition. Together they take half of the kernel threads. If
+/// the pool hangs, the others have the rest.
+const OPERATIONS_OF_A_POOL: usize = BOUNDED_WORKERS as usize / 8 * 3;
+const URGENT_OPERATIONS_OF_A_POOL: usize = BOUNDED_WORKERS as usize / 8;
 
-/// Long ones among them.
-const LONG_OPERATIONS_OF_A_POOL: usize = OPERATIONS_OF_A_POOL / 4;
+/// Long ones among those that are not urgent.
+const LONG_OPERATIONS_OF_A_POOL: usize = OPERATIONS_OF_A_POOL / 3;
 
 /// Permits of a pool on one reactor.
 #[derive(Clone)]
 struct Share {
     running: Arc<Semaphore>,
     long: Arc<Semaphore>,
+    urgent: Arc<Semaphore>,
 }
 
 impl Default for Share {
@@ -33,6 +36,7 @@ impl Default for Share {
         Self {
             running: Arc::new(Semaphore::new(OPERATIONS_OF_A_POOL)),
             long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_POOL)),
+            urgent: Arc::new(Semaphore::new(URGENT_OPERATIONS_OF_A_POOL)),
         }
     }
 }
@@ -51,7 +55,7 @@ fn share_of(pool: &str) -> Share {
 
 /// Permit to run. An operation holds it to its end, even if no caller waits for the result.
 #[derive(Debug, Default)]
-pub(super) struct Admission([Option<OwnedSemaphorePermit>; 4]);
+pub(super) struct Admission([Option<OwnedSemaphorePermit>; 6]);
 
 /// Waits until `operation` may run. First come, first served within each kind. Returns `None` once its caller has given it up.
 pub(super) async fn admit(operation: &mut Operation) -> Option<()> {
@@ -68,18 +72,17 @@ pub(super) async fn admit(operation: &mut Operation) -> Option<()> {
 
 /// Waits until an operation on `backing` may run. Returns `None` once its caller has given it up.
 pub(super) async fn admission(backing: &Backing, long: bool) -> Option<Admission> {
-    if is_urgent() {
-        let urgent = permit(backing.urgent()).await?;
-        return Some(Admission([Some(urgent), None, None, None]));
-    }
     let of_pool = share_of(backing.pool());
+    let (urgent, long) = (is_urgent(), long && !is_urgent());
     // First wait for the volume's permits, so that an operation that waits for them holds none of its pool's.
     let mut permits = Admission::default();
     let semaphores = [
+        (urgent, backing.urgent()),
         (long, backing.long()),
-        (true, backing.running()),
+        (!urgent, backing.running()),
+        (urgent, &of_pool.urgent),
         (long, &of_pool.long),
-        (true, &of_pool.running),
+        (!urgent, &of_pool.running),
     ];
     for (held, (applies, semaphore)) in permits.0.iter_mut().zip(semaphores) {
         if applies {
@@ -134,6 +137,17 @@ mod tests {
         }
     }
 
+    /// Admits an urgent operation; `None` if it has to wait.
+    fn admit_urgent(backing: &Arc<Backing>) -> Option<Operation> {
+        let buffer = Buffer::zeroed(512);
+        let mut operation = Operation::new(Arc::clone(backing), Action::Write, 0, buffer, false);
+        let polled = {
+            let urgent = pin!(crate::engine::urgently(admit(&mut operation)));
+            urgent.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        polled.is_ready().then_some(operation)
+    }
+
     #[tokio::test]
     async fn long_operations_do_not_block_short_ones_of_the_volume() {
         let volume = backing();
@@ -152,20 +166,7 @@ mod tests {
     async fn urgent_operations_wait_for_each_other_only() {
         let volume = backing();
         let _bulk = [admit_all(&volume, LONG), admit_all(&volume, 4096)];
-        let admit_one = || {
-            let mut operation = Operation::new(
-                Arc::clone(&volume),
-                Action::Write,
-                0,
-                Buffer::zeroed(512),
-                false,
-            );
-            let polled = {
-                let urgent = pin!(crate::engine::urgently(admit(&mut operation)));
-                urgent.poll(&mut Context::from_waker(Waker::noop()))
-            };
-            polled.is_ready().then_some(operation)
-        };
+        let admit_one = || admit_urgent(&volume);
         let first = admit_one();
         assert!(first.is_some());
         let all: Vec<_> = std::iter::from_fn(admit_one).collect();
@@ -212,24 +213,14 @@ mod tests {
             let volume = backing_in(Some("hangs"));
             hanging.extend(admit_all(&volume, LONG));
             hanging.extend(admit_all(&volume, 4096));
+            hanging.extend(std::iter::from_fn(|| admit_urgent(&volume)));
         }
-        assert_eq!(hanging.len(), OPERATIONS_OF_A_POOL);
-        assert!(hanging.len() <= BOUNDED_WORKERS as usize / 2);
+        assert_eq!(hanging.len(), BOUNDED_WORKERS as usize / 2);
         let (alone, other) = (backing(), backing_in(Some("works")));
         for length in [LONG, 4096] {
             let admitted = [&alone, &other].map(|volume| admit_all(volume, length).len());
             assert_eq!(admitted[0], admitted[1]);
             assert!(admitted[0] > 0);
         }
-    }
-
-    #[tokio::test]
-    async fn a_volume_that_hangs_does_not_block_others() {
-        let hangs = backing();
-        let hanging = [admit_all(&hangs, LONG), admit_all(&hangs, 4096)];
-        let other = backing();
-        let long = admit_all(&other, LONG);
-        let short = admit_all(&other, 4096);
-        assert_eq!([long.len(), short.len()], hanging.map(|list| list.len()));
     }
 }
