@@ -77,6 +77,14 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     assert appliance.get("/alerts")["items"] == []
 
 
+def test_a_schedule_whose_pool_is_away_is_not_to_be_deleted(appliance: Appliance, clock: Clock) -> None:
+    clock.schedule(appliance.datastore("first"))
+    appliance.job("POST", "/pools/tank/export")
+    clock.due()
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("schedule-missing")]
+    assert "zvaai pool import" in alert["remedy"]
+
+
 def test_datastores_of_a_suspended_pool_are_not_called_missing(appliance: Appliance, clock: Clock) -> None:
     clock.schedule(appliance.datastore("first"))
     appliance.simulator.suspend("tank")
