@@ -422,7 +422,7 @@ def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
     with appliance.store.session() as session:
         schedules.add(session, schedules.ScheduleCreate(name="often", datastores=[store], every_minutes=5, keep=2))
     with monkeypatch.context() as patch:
-        patch.setattr(schedules, "attempted", lambda *_: (_ for _ in ()).throw(Killed()))
+        patch.setattr(schedules, "attempted", lambda *_, **_options: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             appliance.service.periodic.schedules()
     now += 2  # the next worker, at another second
