@@ -229,8 +229,8 @@ def _abandoned() -> Select[tuple[Job]]:
     return select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
 
 
-def pool_is_imported(session: Session, guid: str) -> None:
-    """Ends what an abandoned export of this pool has out of service."""
+def end_abandoned_exports(session: Session, guid: str) -> None:
+    """The pool is imported: its abandoned exports no longer hold back its datastores."""
     for exported in session.scalars(_abandoned().where(Job.kind == "pool.export", Job.parameters["guid"].as_string() == guid)):
         note(session, exported.id, out_of_service=[])
 

@@ -177,7 +177,7 @@ def snapshot_name(row: Schedule, now: float) -> str:
 
 
 def attempted(session: Session, schedule_id: str, used: float, missing: Mapping[str, str], *, away: bool) -> None:
-    """A job for this slot is queued. An alert lists datastores that are missing: identifiers and names. `away`: with a pool."""
+    """A job for this slot is queued. An alert lists missing datastores: identifiers and names. `away`: a pool is not imported."""
     row = session.get(Schedule, schedule_id)
     if row is None:
         return

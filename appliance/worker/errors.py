@@ -22,7 +22,6 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             | zfs.DatasetBusy()
             | zfs.KeyLoaded()
             | zfs.KeyNotLoaded()
-            | zfs.KeyConfirmed()
             | zfs.DatasetExists()
             | zfs.SnapshotExists()
             | zfs.PoolExists()
@@ -36,8 +35,12 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             return ConflictError(str(error))
         case zfs.DeviceInUse() | zfs.InvalidLayout():
             return ConflictError(str(error), can_force=error.can_force)
+        case zfs.KeyConfirmed():
+            remedy = "Use your copy. If it is lost, back up /var/lib/zvaai-helper now"
+            return ConflictError(f"{error}. {remedy}. Then move the VMs to an unencrypted datastore, or to one in another pool")
         case zfs.PoolInUseElsewhere():
-            return ConflictError(str(error), can_force=True)
+            remedy = f"Make sure that {error.host or 'it'} is off. Then repeat with --force (in the console: import anyway)"
+            return ConflictError(f"{error}. {remedy}. Two servers destroy a pool", can_force=True)
         case zfs.NoSuchDevice():
             return InvalidError("device", str(error), "a device of the pool or of the list of disks")
         case zfs.NoStoredKey():

@@ -189,7 +189,7 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
         if guid not in imported:
             imported[guid] = context.engine.import_pool(guid, new_name=plan.new_name, force=plan.force).name
         with context.store.session() as session:
-            jobs.pool_is_imported(session, guid)
+            jobs.end_abandoned_exports(session, guid)
         outside = _keep_unmounted(context, imported[guid], guid)
         advance("serving its datastores", 70)
         return PoolResult(pool=imported[guid], problems=problems_serving(context, self.kind), not_mounted=outside)

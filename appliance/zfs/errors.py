@@ -266,10 +266,7 @@ class KeyConfirmed(ZfsError):
     """A user has confirmed a copy of the key: it is not exported again."""
 
     name: str
-    text = (
-        "the key of {name} was exported and confirmed, and is not shown again. Use your copy. If it is lost, back up "
-        "/var/lib/zvaai-helper now. Then move the VMs to an unencrypted datastore, or to one in another pool"
-    )
+    text = "the key of {name} was exported and confirmed, and is not shown again"
 
 
 class NotEncryptionRoot(ZfsError):
@@ -309,9 +306,7 @@ class PoolInUseElsewhere(ZfsError):
     host: str = ""
 
     def __str__(self) -> str:
-        host = self.host or "another system"
-        remedy = f"Make sure that {host} is off. Then repeat with --force (in the console: import anyway)"
-        return f"Cannot import {self.pool}: {host} used it last and did not export it. {remedy}. Two servers destroy a pool"
+        return f"Cannot import {self.pool}: {self.host or 'another system'} used it last and did not export it"
 
 
 class Timeout(ZfsError):

@@ -59,11 +59,21 @@ pub(crate) async fn log_in(
             cmd_sn: request.cmd_sn,
             stat_sn: *stat_sn.get_or_insert(request.exp_stat_sn),
         };
-        let step = login.handle(&request, &data);
+        let mut step = login.handle(&request, &data);
         if let (true, Some(initiator)) = (std::mem::take(&mut login.unknown), &login.initiator) {
             registry.remember_unknown(initiator.clone(), peer.ip().to_canonical());
         }
-        let (mut response, text, established) = match step {
+        let mut registration = None;
+        if let Step::Complete(response, _, established) = &mut step {
+            match registry.register(established, peer, local).await {
+                Ok(entered) => {
+                    response.tsih = entered.record.tsih;
+                    registration = Some(entered);
+                }
+                Err(status) => step = Step::Refuse(refusal(&request, status), status.into()),
+            }
+        }
+        let (response, text, established) = match step {
             Step::Respond(response, text) => (response, text, None),
             Step::Complete(response, text, established) => (response, text, Some(established)),
             Step::Refuse(response, cause) => {
@@ -72,21 +82,6 @@ pub(crate) async fn log_in(
                 return Err(LoginFailure::Refused { initiator, cause });
             }
         };
-        let mut registration = None;
-        if let Some(established) = &established {
-            match registry.register(established, peer, local).await {
-                Ok(entered) => {
-                    response.tsih = entered.record.tsih;
-                    registration = Some(entered);
-                }
-                Err(status) => {
-                    let response = refusal(&request, status);
-                    sequence.send(stream, response, &[]).await?;
-                    let (initiator, cause) = (login.initiator, status.into());
-                    return Err(LoginFailure::Refused { initiator, cause });
-                }
-            }
-        }
         sequence.send(stream, response, &text).await?;
         stat_sn = Some(sequence.stat_sn);
         if let (Some(registration), Some(established)) = (registration, established) {

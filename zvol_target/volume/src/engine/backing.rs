@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Running operations of one volume. One ZIL commit serves all stable writes that wait for it, so
-/// this should equal the sum of the hosts' queue depths. On a zvol with `volthreading=off`, each holds a kernel thread until it
-/// is done.
+/// Running operations of one volume. One ZIL commit serves all stable writes that wait for it, so this should equal the sum of
+/// the hosts' queue depths. On a zvol with `volthreading=off`, each holds a kernel thread until it is done.
 const OPERATIONS_OF_A_VOLUME: usize = 128;
 const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 

@@ -37,8 +37,8 @@ const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
 
 /// Kernel threads for operations that block: flushes, and all operations on devices without `IOCB_NOWAIT`, such as zvols. A
 /// thread is occupied while its operation waits for the device; the kernel creates threads on demand. With the kernel's default
-/// (four per CPU), a few flushes stop everything else on a small machine. With this number, a pool can hang with all
-/// operations that it may run.
+/// (four per CPU), a few flushes stop everything else on a small machine. A pool may use half of this number
+/// (see the admission).
 pub(super) const BOUNDED_WORKERS: u32 = 512;
 
 /// Attempts, and the pause between them, to wait for the end of a ring that returns an error for the wait.
