@@ -259,7 +259,7 @@ class WrongKey(ZfsError):
 
 class NoStoredKey(ZfsError):
     name: str
-    text = "the key of {name} is missing. Enter the key that was exported on its former server: zvaai key enter POOL"
+    text = "this server does not have the key of {name}"
 
 
 class KeyConfirmed(ZfsError):

@@ -230,6 +230,8 @@ class Disk:
     rotational: bool = False
     used_by: str | None = None
     """"pool tank", "mounted on /boot", "ext4", "partitions"; None without known content."""
+    in_use: bool = False
+    """Whether a pool, a mount, or a volume (LVM, LUKS, RAID) uses it now; old content alone does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

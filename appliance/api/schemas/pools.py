@@ -109,6 +109,8 @@ class DiskResponse(Answer):
     serial: str
     rotational: bool
     used_by: str | None
+    in_use: bool
+    """True for a disk that no pool can take. Old content, which `force` overwrites, does not count."""
     smart: SmartResponse | None
     """Null until the disk was read."""
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's disks, by lsblk and /dev/disk/by-id."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from appliance.zfs.errors import UnexpectedFailure
 from appliance.zfs.kernel import commands
@@ -14,6 +15,13 @@ _COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
 _LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
 _BY_ID = Path("/dev/disk/by-id")
 _BEST_FIRST = ("nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
+
+
+class Use(NamedTuple):
+    """As in `Disk`."""
+
+    used_by: str | None
+    in_use: bool
 
 
 def disks(pools: Sequence[Pool]) -> list[Disk]:
@@ -31,10 +39,12 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
             model=str(device.get("model") or "").strip(),
             serial=str(device.get("serial") or "").strip(),
             rotational=bool(device.get("rota")),
-            used_by=_used_by(device, owners),
+            used_by=use.used_by,
+            in_use=use.in_use,
         )
         for device in commands.json_of(result.output, "lsblk").get("blockdevices", [])
         if device.get("type") == "disk" and not device["path"].startswith(_LEFT_OUT) and number(device.get("size"))
+        for use in [use_of(device, owners)]
     ]
     return sorted(devices, key=lambda disk: disk.path)
 
@@ -62,15 +72,25 @@ def _links() -> dict[str, str]:
     return links
 
 
-def _used_by(device: Json, owners: dict[str, str]) -> str | None:
-    parts = [device, *device.get("children", [])]
+def _with_parts(device: Json) -> Iterator[Json]:
+    """The device, its partitions, and the volumes that are made of them (LVM, LUKS, RAID)."""
+    yield device
+    for part in device.get("children", []):
+        yield from _with_parts(part)
+
+
+def use_of(device: Json, owners: Mapping[str, str]) -> Use:
+    """Use of a disk, by its entry of `lsblk --json` and the pools' names by device."""
+    parts = list(_with_parts(device))
     for part in parts:
         if part["path"] in owners:
-            return f"pool {owners[part['path']]}"
+            return Use(f"pool {owners[part['path']]}", in_use=True)
     for part in parts:
         if mounted := [where for where in part.get("mountpoints") or [] if where]:
-            return f"mounted on {mounted[0]}"
+            return Use(f"mounted on {mounted[0]}", in_use=True)
+    made_into_volumes = any(part.get("type") not in ("disk", "part") for part in parts)
     for part in parts:
         if part.get("fstype"):
-            return f"{part['fstype']}" + (f" on {part['path']}" if part is not device else "")
-    return "partitions" if len(parts) > 1 else None
+            on = "" if part is device else f" on {part['path']}"
+            return Use(f"{part['fstype']}{on}", in_use=made_into_volumes)
+    return Use("partitions" if len(parts) > 1 else None, in_use=made_into_volumes)

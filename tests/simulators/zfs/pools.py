@@ -60,6 +60,8 @@ FEATURES = (
 _ACTIVE = {"hole_birth", "lz4_compress"}
 _PARITY = {Redundancy.MIRROR: -1, Redundancy.RAIDZ1: 1, Redundancy.RAIDZ2: 2, Redundancy.RAIDZ3: 3}
 _WORKING = {Health.ONLINE, Health.DEGRADED}
+IN_USE = ("pool ", "mounted on ")
+"""How the use of a disk begins that force does not overwrite."""
 _DEGRADED_TEXT = "One or more devices could not be used. Sufficient replicas exist for the pool to continue functioning."
 
 
@@ -83,10 +85,12 @@ class Pools(Datasets):
                 model=device.model,
                 serial=device.serial,
                 rotational=device.rotational,
-                used_by=owners.get(device.path, device.used_by),
+                used_by=use,
+                in_use=use is not None and use.startswith(IN_USE),
             )
             for index, device in enumerate(sorted(self.machine.devices.values(), key=lambda device: device.path))
             if device.present
+            for use in [owners.get(device.path, device.used_by)]
         ]
 
     @operation
@@ -383,8 +387,8 @@ class Pools(Datasets):
             if any(leaf.path == path for leaf in pool.devices()) and (pool.imported or not force):
                 kind = "is part of active pool" if pool.imported else "is part of exported pool"
                 raise DeviceInUse(path, f"{kind} {pool.name}", can_force=not pool.imported)
-        if device.used_by and (device.used_by.startswith("mounted") or not force):
-            raise DeviceInUse(path, device.used_by, can_force=not device.used_by.startswith("mounted"))
+        if device.used_by and (device.used_by.startswith(IN_USE) or not force):
+            raise DeviceInUse(path, device.used_by, can_force=not device.used_by.startswith(IN_USE))
         return device
 
     def _check_replication(self, vdevs: Sequence[VdevSpec], pool: PoolState | None, *, force: bool) -> None:

@@ -96,7 +96,7 @@ it.each([
   ["mounted on /", false],
 ])("offers the first pool if no disk is free and one is %s: %s", async (used, offered) => {
   const { items } = world["/disks"] as { readonly items: readonly { readonly used_by: string | null }[] };
-  const disks = items.map((disk) => ({ ...disk, used_by: disk.used_by ?? used }));
+  const disks = items.map((disk) => ({ ...disk, used_by: disk.used_by ?? used, in_use: disk.used_by !== null || !offered }));
   beginService({ responses: { "/pools": page(), "/disks": page(...disks) } });
   window.history.replaceState(null, "", "/first-start");
   render(createElement(App, { client: newCache() }));

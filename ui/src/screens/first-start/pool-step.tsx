@@ -14,7 +14,6 @@ import { JobNews } from "../../parts/job";
 import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 import { Builder } from "../pools/builder";
-import { isEligible } from "../pools/layout";
 
 const words = text.session.setup.pool;
 
@@ -29,7 +28,7 @@ export function PoolStep({ onLater }: { readonly onLater: () => void }) {
       <QueryBoundary query={query} what={text.pools.disks.list}>
         {(disks) =>
           // The job can use the last free disks.
-          job === null && !disks.some(isEligible) ? (
+          job === null && disks.every((disk) => disk.in_use) ? (
             <NoDisks onRefresh={() => void query.refetch()} onLater={onLater} />
           ) : (
             <Builder pool={null} disks={disks} busy={job !== null} cancel={words.later} onBegin={setJob} onCancel={onLater} />

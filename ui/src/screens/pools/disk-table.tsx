@@ -6,7 +6,6 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import type { Disk } from "../../api/types";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
-import { isEligible } from "./layout";
 
 const words = text.pools.disks;
 
@@ -43,7 +42,7 @@ export function DiskTable({ prefix, disks, chosen, onChange }: Props) {
                 id={`${prefix}-${index}`}
                 aria-label={words.choose(disk.path)}
                 isChecked={chosen.includes(disk.path)}
-                isDisabled={!isEligible(disk)}
+                isDisabled={disk.in_use}
                 onChange={(_event, checked) =>
                   onChange(checked ? [...chosen, disk.path] : chosen.filter((path) => path !== disk.path))
                 }

@@ -23,11 +23,6 @@ export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
   spare: ["stripe"],
 };
 
-/** Whether a pool can be made of the disk. Old data can be overwritten; of disks in use, force does not help. */
-export function isEligible({ used_by }: Disk): boolean {
-  return used_by == null || !/^(pool|mounted on) /.test(used_by);
-}
-
 /** Mirrors, but for a server with a single free disk. */
 export function firstLayout(pool: string | null, disks: readonly Disk[]): Layout {
   const free = disks.filter((disk) => disk.used_by == null);
