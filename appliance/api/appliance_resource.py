@@ -188,6 +188,4 @@ def read_offloads(call: Call) -> OffloadsResponse:
     """Offloads as the iSCSI target and the NFS server count them, with the reason of each byte that was not cloned."""
     offloads = call.worker.offloads.read(call.worker.fresh)
     totals = {plane: nested(counts) for plane, counts in offloads.totals.items()}
-    return OffloadsResponse(
-        luns=offloads.luns, sessions=offloads.sessions, hosts=offloads.hosts, **vars(offloads.nfs), totals=totals
-    )
+    return OffloadsResponse(luns=offloads.luns, **vars(offloads.nfs), totals=totals)

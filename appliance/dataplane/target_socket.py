@@ -196,7 +196,7 @@ class TargetSocket:
 
     def statistics(self, target: str) -> dict[str, Any]:
         response = self._unless_missing("statistics.get", target=target)
-        return dict(response) if response else {"luns": [], "sessions": [], "hosts": []}
+        return dict(response) if response else {"luns": [], "hosts": []}
 
     def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
         """Sets a pool's soft threshold for thin LUNs in percent, and its headroom; None: the daemon's default."""

@@ -39,7 +39,6 @@ class NfsCounters:
     """
 
     exports: list[Json] = field(default_factory=list)
-    nfs_hosts: list[Json] = field(default_factory=list)
     nfs_problem: str | None = None
 
 
@@ -48,8 +47,6 @@ class Counters:
     """Counters of both data planes, and their totals, which never decrease."""
 
     luns: list[Json]
-    sessions: list[Json]
-    hosts: list[Json]
     nfs: NfsCounters
     totals: dict[str, Counts]
 
@@ -67,7 +64,7 @@ class Offloads:
         totals = self._take(LUNS, (row(lun, "uuid") for lun in target["luns"]))
         if nfs.nfs_problem is None:
             totals = self._take(EXPORTS, (row(export, "export") for export in nfs.exports))
-        return Counters(target["luns"], target["sessions"], target["hosts"], nfs, totals)
+        return Counters(target["luns"], nfs, totals)
 
     def nfs(self, newest: float) -> NfsCounters:
         exported = [store for store in self._context.datastores(newest) if store.export is not None]
@@ -79,7 +76,7 @@ class Offloads:
         except GaneshaUnreachableError as error:
             return NfsCounters(nfs_problem=str(error))
         exports = [{**export, "datastore": by_path.get(str(export.get("export")))} for export in counted.get("exports", ())]
-        return NfsCounters(exports, counted.get("hosts", []))
+        return NfsCounters(exports)
 
     def _take(self, plane: str, rows: Iterable[Row]) -> dict[str, Counts]:
         """Adds the increase of the counters, and returns all totals. A lower count means a restart from 0."""

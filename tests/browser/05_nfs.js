@@ -79,7 +79,7 @@ test("VAAI-NAS counters are shown, or the reason why there are none", async () =
     offload: { cloned_bytes: 2 ** 31, copied_bytes: 2 ** 20, fallback_bytes: { misaligned: 2 ** 20 } },
   };
   const totals = { luns: {}, exports: { cloned_bytes: 2 ** 32, copied_bytes: 2 ** 21, fallback_bytes: { misaligned: 2 ** 21 } } };
-  const counters = { luns: [], sessions: [], hosts: [], exports: [row], nfs_hosts: [], nfs_problem: null, totals };
+  const counters = { luns: [], exports: [row], nfs_problem: null, totals };
   await page.route("**/api/v1/offloads", (route) => route.fulfill({ json: counters }));
   await page.getByRole("tab", { name: "VAAI" }).click();
   await page.getByRole("row", { name: "Full File Clone" }).getByRole("gridcell", { name: "12", exact: true }).waitFor();

@@ -247,7 +247,7 @@ class TargetSimulator(TargetSocket):
         return list(self.unknown)
 
     def statistics(self, target: str) -> dict[str, Any]:
-        return {"luns": [], "sessions": [], "hosts": []}
+        return {"luns": [], "hosts": []}
 
     def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
         with self._lock:

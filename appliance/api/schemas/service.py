@@ -131,17 +131,14 @@ class FailureResponse(Answer):
 
 
 class OffloadsResponse(Answer):
-    """Counters of the target, by LUN, session and host (zvol_target/docs/control.md), and of the NFS server, by export and host.
+    """Counters of the target by LUN (zvol_target/docs/control.md), and of the NFS server by export.
 
     Those of the NFS server are in docs/vaai_nas.md; `datastore` is the exported datastore. `nfs_problem` says why they
     can't be had.
     """
 
     luns: list[dict[str, object]]
-    sessions: list[dict[str, object]]
-    hosts: list[dict[str, object]]
     exports: list[dict[str, object]]
-    nfs_hosts: list[dict[str, object]]
     nfs_problem: str | None
     totals: dict[str, dict[str, object]]
     """Bytes by kind of all `luns` and of all `exports` that there ever were: they never fall."""

@@ -125,7 +125,7 @@ def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -
     store = zvaai.appliance.datastore("gold1")
     uuid = zvaai.appliance.get(f"/datastores/{store}")["uuid"]
     offload = {"cloned_bytes": 64 << 20, "copied_bytes": 0, "zeroed_bytes": 3 << 30, "unmapped_bytes": 5}
-    statistics = {"luns": [{"number": 0, "uuid": uuid, "offload": offload}], "sessions": [], "hosts": []}
+    statistics = {"luns": [{"number": 0, "uuid": uuid, "offload": offload}], "hosts": []}
     monkeypatch.setattr(zvaai.appliance.target, "statistics", lambda _target: statistics)
     printed = zvaai("offloads")
     assert "gold1" in printed and "64 MiB" in printed and "3 GiB" in printed and "0 B" in printed

@@ -220,7 +220,6 @@ def test_offloads_are_counted_by_export(rig: Rig) -> None:
     shown = rig.appliance.get("/offloads")
     (export,) = [export for export in shown["exports"] if export["datastore"] == store]
     assert export["offload"]["cloned_bytes"] == len(data) and shown["nfs_problem"] is None
-    assert {nfs_host["host"] for nfs_host in shown["nfs_hosts"]} == {ESX1}
     rig.server.kill()
     assert rig.appliance.get("/offloads")["nfs_problem"]
     rig.server.start()

@@ -48,7 +48,7 @@ export const pool: Api.Pool = {
 };
 const disks: Api.Disk[] = DISKS.map((path, index) => ({
   ...{ path, device: `/dev/sd${path.slice(-1)}`, size: bytes(4096n), model: "a model", serial: `serial ${index}` },
-  ...{ rotational: false, used_by: index < 2 ? "pool tank" : null, smart: null },
+  ...{ rotational: false, used_by: index < 2 ? "pool tank" : null, in_use: index < 2, smart: null },
 }));
 
 const vmfs: Api.Datastore = {
@@ -297,6 +297,6 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/receivers/${ID.receiver}`]: receiver,
   "/support-bundles": page(bundle),
   "/certificate": certificate,
-  "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null, totals: {} },
+  "/offloads": { luns: [], exports: [], nfs_problem: null, totals: {} },
   "/readiness": { checks: [], esxcli: [], target: "", portals: [], hosts: [] },
 };

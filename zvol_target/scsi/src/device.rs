@@ -186,14 +186,6 @@ impl Device {
         self.write().set_offload_policy(policy);
     }
 
-    /// Counters of every present nexus.
-    pub fn nexus_statistics(&self) -> Vec<(Arc<Nexus>, Statistics)> {
-        self.read()
-            .nexuses()
-            .map(|counted| (Arc::clone(&counted.nexus), counted.counters.snapshot()))
-            .collect()
-    }
-
     /// Counters of every host by initiator device name, over all its nexuses from the creation of the device on. For hosts
     /// without a nexus, only the last 256 are retained.
     pub fn host_statistics(&self) -> BTreeMap<String, Statistics> {

@@ -25,7 +25,7 @@ pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
         Some(name) => vec![service.target(name)?],
         None => service.configuration().targets.iter().collect(),
     };
-    let (mut luns, mut sessions, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut luns, mut hosts) = (Vec::new(), Vec::new());
     for target in targets {
         for lun in &target.luns {
             if let Some(running) = service.running_lun(&target.name, lun.number) {
@@ -36,15 +36,6 @@ pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
         let Some(device) = service.device(&target.name) else {
             continue;
         };
-        for (nexus, statistics) in device.device().nexus_statistics() {
-            let who = json!({
-                "target": target.name,
-                "initiator": nexus.initiator_device,
-                "initiator_port": nexus.initiator_port,
-                "relative_target_port": nexus.relative_target_port,
-            });
-            sessions.push(counted(who, &statistics));
-        }
         for (initiator, statistics) in device.device().host_statistics() {
             let who = json!({"target": target.name, "initiator": initiator});
             hosts.push(counted(who, &statistics));
@@ -54,7 +45,6 @@ pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
     Ok(json!({
         "latency_bounds_microseconds": bounds.collect::<Vec<_>>(),
         "luns": luns,
-        "sessions": sessions,
         "hosts": hosts,
     }))
 }
