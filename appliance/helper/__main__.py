@@ -70,7 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--repair-mounts",
         action="store_true",
-        help="unmount copies that are mounted in place of datastores, mount the datastores, and exit",
+        help="load the keys, mount the datastores, unmount copies that are mounted in their place, and exit",
     )
     parser.add_argument(
         "--search",
@@ -136,10 +136,12 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     except ZfsError as problem:
         logging.error("%s", problem)
         return 69
+    keys = StoredKeys(engine, options.keys) if options.keys else None
     if options.repair_mounts:
+        if keys:
+            places.unlock(engine, policy.mount_directories, keys)
         return 0 if places.repair(engine, policy.mount_directories) else 1
 
-    keys = StoredKeys(engine, options.keys) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
     listener = _listener(options.socket)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before anything is served: mounts each datastore at its mountpoint, and no copy of it.
+"""Before anything is served: loads keys, and mounts each datastore at its mountpoint, and no copy of it.
 
 At the start of the system `zfs mount -a` mounts file systems in any order, one over the other (overlay=on), and a received copy
 has the original's mountpoint. Copies are unmounted, and only the datastore is mounted. Neither is in use yet: NFS server and
-target start afterwards (packaging/systemd/zvaai-mounts.service).
+target start afterwards (packaging/systemd/zvaai-mounts.service). An NFS server without a datastore would answer "stale handle" to
+the hosts that wait for it, and their VMs would get errors.
 """
 
 import logging
@@ -13,9 +14,38 @@ from appliance.helper.mounts import is_allowed, is_of_reservations, is_original
 from appliance.zfs import mountinfo
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.model import Filesystem
+from appliance.zfs.keys import PROPERTY, Keys
+from appliance.zfs.model import Filesystem, KeyStatus
 
 _log = logging.getLogger("zvaai-helper")
+
+
+def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
+    """Loads the stored keys, and mounts the datastores below these directories that were locked. Raises EngineUnavailable."""
+    loaded = set()
+    for filesystem in engine.filesystems():
+        encryption = filesystem.encryption
+        if encryption is None or encryption.root != filesystem.name or PROPERTY not in filesystem.properties:
+            continue
+        if encryption.key_status == KeyStatus.UNAVAILABLE:
+            try:
+                keys.load_stored_key(filesystem.name)
+                loaded.add(filesystem.name)
+            except ZfsError as problem:
+                _log.warning("the key of %s is not loaded: %s", filesystem.name, problem)
+    if not loaded:
+        return
+    for filesystem in engine.filesystems():
+        if filesystem.encryption is None or filesystem.encryption.root not in loaded or filesystem.mounted:
+            continue
+        is_to_be_mounted = filesystem.properties["canmount"].value == "on" and is_allowed(
+            filesystem.mountpoint or "", directories
+        )
+        if is_to_be_mounted and is_original(engine, filesystem):
+            try:
+                engine.mount(filesystem.name)
+            except ZfsError as problem:
+                _log.error("%s is not mounted: %s", filesystem.name, problem)
 
 
 def repair(engine: ZfsEngine, directories: Collection[str], stack: Callable[[str], list[str]] = mountinfo.stack) -> bool:

@@ -108,12 +108,14 @@ def test_hosts_write_and_survive_a_reboot(
 ) -> None:
     """A reboot by the appliance while hosts write: pools, mounts, target and NFS server return before it, with all data.
 
-    They return as well if neither the appliance nor zvol_clone starts. Target and console do not wait for an online network.
+    They return as well if neither the appliance nor zvol_clone starts, encrypted datastores too. Target and console do not wait
+    for an online network.
     """
     server.run(f"cat >/etc/systemd/system/late-network.service <<'END'\n{LATE_NETWORK}END\nsystemctl enable late-network")
     with contextlib.ExitStack() as stack:
         writers = stack.enter_context(Writers(server))
         assert "esx1" in server.run("zvaai power show", 60)
+        server.run("zvaai datastore create secret --kind nfs --pool tank --size 1G --encrypted --group cluster --wait", 120)
         server.run("zvaai power reboot --yes <<<'battery staple 8'", 60)
         server.wait_until_off()
         again = stack.enter_context(machine_of(copy_of_server))
@@ -136,6 +138,7 @@ def test_hosts_write_and_survive_a_reboot(
         alone = stack.enter_context(machine_of(copy_of_server))
         alone.wait_for_boot()
         alone.run("test ! -e /dev/zvol_clone")
+        alone.run("mountpoint /srv/zvaai/secret-* && grep -rq 'Pseudo = \"/secret\"' /run/zvaai-nfs/exports")
         writers.move(alone)
         writers.wait_for_more()
         writers.stop()

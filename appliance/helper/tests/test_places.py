@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repair of several mounts at a mountpoint."""
+"""Mounts before anything is served: locked datastores, and several datasets at a mountpoint."""
 
 from __future__ import annotations
+
+import uuid
+from pathlib import Path
 
 import pytest
 from simulators.zfs import Simulator
 
-from appliance.helper.places import repair
+from appliance.helper.places import repair, unlock
 from appliance.zfs.errors import DatasetBusy
+from appliance.zfs.keys import StoredKeys
 from appliance.zfs.model import VdevSpec
 
 PLACE = "/srv/zvaai/one"
@@ -90,3 +94,20 @@ def test_reservations_belong_to_their_pool(simulator: Simulator) -> None:
     assert repair(simulator, DIRECTORIES, lambda place: datasets_by_place[place])
     assert simulator.filesystem("tank/zvaai-reservations").mounted
     assert not simulator.filesystem("rust/zvaai-reservations").mounted
+
+
+def test_locked_datastores_are_mounted(simulator: Simulator, tmp_path: Path) -> None:
+    """The key of the second root is not stored here."""
+    keys, elsewhere = StoredKeys(simulator, tmp_path / "keys"), StoredKeys(simulator, tmp_path / "elsewhere")
+    for pool, stored in (("tank", keys), ("rust", elsewhere)):
+        root = f"{pool}/zvaai-encrypted"
+        stored.create_encryption_root(root, str(uuid.uuid4()))
+        for name, canmount in (("store", "on"), ("by-hand", "noauto")):
+            properties = {"mountpoint": f"/srv/zvaai/{pool}-{name}", "canmount": canmount}
+            simulator.create_filesystem(f"{root}/{name}", properties=properties)
+        simulator.unmount(f"{root}/store")
+        simulator.unload_key(root)
+    unlock(simulator, DIRECTORIES, keys)
+    assert simulator.filesystem("tank/zvaai-encrypted/store").mounted
+    assert not simulator.filesystem("tank/zvaai-encrypted/by-hand").mounted
+    assert not simulator.filesystem("rust/zvaai-encrypted/store").mounted

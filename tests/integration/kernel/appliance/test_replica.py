@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.zfs import destroy_pool
 
 from appliance.dataplane.ganesha import Export
+from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.keys import StoredKeys
 from appliance.zfs.mountinfo import stack
 
 POOL, OTHER = "replaced", "other"
@@ -180,6 +183,20 @@ def test_after_the_start_the_datastore_is_mounted_and_not_the_replica(last: str,
         run(sys.executable, "-m", "appliance.helper", "--repair-mounts", env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
         assert stack(str(place)) == [original]
         assert (place / "whose").read_text() == "the original's"
+
+
+def test_after_the_start_an_encrypted_datastore_is_mounted(tmp_path: Path) -> None:
+    root, place = f"{POOL}/zvaai-encrypted", Path(f"/srv/zvaai/{POOL}")
+    with disks():
+        run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
+        StoredKeys(KernelEngine(), tmp_path / "keys").create_encryption_root(root, str(uuid.uuid4()))
+        run("zfs", "create", "-o", f"mountpoint={place}", f"{root}/files")
+        (place / "whose").write_text("the datastore's")
+        run("zfs", "unmount", f"{root}/files")
+        run("zfs", "unload-key", root)
+        command = (sys.executable, "-m", "appliance.helper", "--repair-mounts", "--keys", str(tmp_path / "keys"))
+        run(*command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+        assert (place / "whose").read_text() == "the datastore's"
 
 
 @pytest.mark.long("45 s; a replica at the start of the system is in each run")
