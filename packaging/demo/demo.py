@@ -41,7 +41,7 @@ SERVE = REPOSITORY / "packaging/demo/serve.py"
 APPLIANCE = CACHE / "demo"
 IQN = "iqn.2026-11.example.zvaai:demo"
 ISCSI_PORT = 3260
-READY_SECONDS = 400.0
+READY_SECONDS = 1200.0
 STOP_SECONDS = 240.0
 """More than all that serve.py ends takes at most: each process is killed when its time is up."""
 ASK_AGAIN_SECONDS = 2.0

@@ -39,7 +39,7 @@ SHOWN = {
     "reserved_bytes": "reserved",
 }
 CHECK_SECONDS = 1.0
-READY_SECONDS = 120.0
+READY_SECONDS = 400.0
 
 
 def mount_store(dataset: str) -> None:

@@ -38,8 +38,8 @@ SHOWN = {
 }
 POLL_SECONDS = 1.0
 DEVICE_SECONDS = 60.0
-READY_SECONDS = 120.0
-NFS_READY_SECONDS = 250.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 120
+READY_SECONDS = 400.0
+NFS_READY_SECONDS = 900.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 400
 TARGET_END_SECONDS = 30.0
 NFS_END_SECONDS = 50.0  # it gives ganesha and rpcbind 20 each
 UDEV_SECONDS = 60

@@ -34,7 +34,7 @@ USER_ID = 65534
 DATASET = "appliance"
 ROOM = "256M"
 """Reserved for the database: hosts that fill the pool don't end the appliance."""
-READY_SECONDS = 120.0
+READY_SECONDS = 400.0
 _AS_NOBODY = ("--reuid", USER, "--regid", "nogroup", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
 _BUS_POLICY = Path(__file__).resolve().parents[1] / "dbus/zvaai-nfs.conf"
 _BUS_CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"

@@ -11,7 +11,7 @@ import { apiOf, closePage, logIn, openBrowser, openPage } from "./harness.js";
 
 const demo = JSON.parse(process.env.ZVAAI_DEMO); // the demo's line of JSON
 const { initiator, image, other, back } = JSON.parse(process.env.ZVAAI_STORY); // initiator name, two files of one size, one to write
-const PATIENCE_MS = 120_000; // the guest has one CPU and shares it on a loaded machine
+const PATIENCE_MS = 600_000; // the guest has one CPU and shares it on a loaded machine
 const MIB = 2 ** 20;
 
 let browser;

@@ -178,7 +178,7 @@ def lead_by_console(answer: Mapping[str, Any], directory: Path, seed: int) -> st
         "ZVAAI_VAAI_NAS": str(CACHE / "ganesha_fsal/client/vaai-nas"),
     }
     command = ["node", "--test", "--test-reporter=spec", str(REPOSITORY / "tests/browser/on_zfs.js")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=3600)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
     console = Console(answer["console"])

@@ -35,7 +35,7 @@ PASSWORD = "correct horse battery"
 PORT = 8443
 GIB = 1 << 30
 PYTHONPATH = f"{REPOSITORY}:{REPOSITORY / 'tests'}"
-START_SECONDS = 120
+START_SECONDS = 600
 """Limit for the start of a process. In a guest under load the imports alone take over 30 s."""
 
 

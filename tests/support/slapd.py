@@ -103,12 +103,8 @@ def slapd(folder: Path, name: str = "localhost", capability: str = "1.2.3") -> I
     (folder / "root.ldif").write_text(_entry("", supportedCapabilities=capability))
     (folder / "content.ldif").write_text(_content())
     subprocess.run(["/usr/sbin/slapadd", "-f", folder / "slapd.conf", "-l", folder / "content.ldif"], check=True)
-    with socket.socket() as first, socket.socket() as second:
-        ports = []
-        for free in (first, second):
-            # Below 32768 the kernel gives them to nobody else.
-            free.bind(("127.0.0.1", random.SystemRandom().randrange(20_000, 32_000)))
-            ports.append(free.getsockname()[1])
+    with contextlib.ExitStack() as bound:
+        ports = [_bind(bound.enter_context(socket.socket())) for _ in range(2)]
     ldap, ldaps = f"ldap://localhost:{ports[0]}", f"ldaps://localhost:{ports[1]}"
     words = ["/usr/sbin/slapd", "-d", "0", "-f", str(folder / "slapd.conf"), "-h", f"{ldap} {ldaps}"]
     with subprocess.Popen(words) as process:
@@ -119,8 +115,16 @@ def slapd(folder: Path, name: str = "localhost", capability: str = "1.2.3") -> I
             process.terminate()
 
 
+def _bind(free: socket.socket) -> int:
+    """Binds to a free port and returns it. Below 32768 the kernel gives it to nobody else."""
+    while True:
+        with contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", random.SystemRandom().randrange(20_000, 32_000)))
+            return int(free.getsockname()[1])
+
+
 def _wait_for(ports: list[int], process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 180
     for port in ports:
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

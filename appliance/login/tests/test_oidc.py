@@ -57,7 +57,7 @@ class Browser:
 
     def at_provider(self, server: Provider, user: str) -> dict[str, str]:
         """Logs in there. What the provider sends the browser back with."""
-        with httpx.Client(verify=trusting(server)) as client:
+        with httpx.Client(verify=trusting(server), timeout=60) as client:
             answer = client.get(f"{self.begun['url']}&user={user}")
         assert answer.status_code == 302, answer.text
         return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["Location"]).query).items()}

@@ -18,7 +18,7 @@ from support.programs import run, wait_for
 from support.target import IQN, Target
 from support.volumes import VolumeMaker
 
-LONGEST_SECONDS = 10
+LONGEST_SECONDS = 20
 HANGING = 32
 """Queue depth of the host for a LUN, and as many as OpenZFS has threads for all zvols of all pools (zvol_threads, zfs(4))."""
 

@@ -93,7 +93,7 @@ describe("German", () => {
       expect(shown).not.toContain(de.problems.console.title);
       expect(service.unknown).toEqual([]);
     },
-    60_000,
+    300_000,
   );
 
   it("writes numbers, sizes and times as in German", async () => {

@@ -22,10 +22,8 @@ from appliance.config import Worker
 
 POOL = "works"
 HELPER = Path("/run/zvaai-helper-hanging.sock")
-LIMIT_SECONDS = 30.0
-"""Generous, as other suites run concurrently: docs/measured.md has the figures. A request that waits for the frozen pool never
-ends.
-"""
+LIMIT_SECONDS = 300.0
+"""Far above the figures of docs/measured.md, for loaded machines. A request that waits for the frozen pool never ends."""
 
 
 class Client:
@@ -36,7 +34,7 @@ class Client:
             base_url=f"https://127.0.0.1:{PORT}/api/v1",
             verify=appliance.frontend.context(),
             headers={"Authorization": f"Bearer {appliance.token()}"},
-            timeout=60,
+            timeout=LIMIT_SECONDS,
         )
 
     def get(self, path: str) -> Any:
@@ -137,4 +135,4 @@ def test_a_pool_that_hangs_delays_no_other(client: Client, freezing: FreezingPoo
         }
         assert client.state(waiting) == "running", "the pool was frozen all the time"
         assert max(took.values()) < LIMIT_SECONDS, took
-    wait_for(lambda: client.state(waiting) == "succeeded", "the job of the frozen pool succeeds", 120)
+    wait_for(lambda: client.state(waiting) == "succeeded", "the job of the frozen pool succeeds")

@@ -20,8 +20,6 @@ from appliance.database.store import Store
 DEVICES = ("/dev/shm/events0", "/dev/shm/events1")
 POOL = "events"
 HELPER = Path("/run/zvaai-helper-events.sock")
-PATIENCE = 120
-"""Seconds; allows for a loaded machine: each scan of the pools runs eight commands."""
 ZEDLET = REPOSITORY / "packaging/zed/all-zvaai.py"
 
 
@@ -77,10 +75,10 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
 
     # A device fails and returns.
     run("zpool", "offline", "-f", POOL, DEVICES[0])
-    wait_for(lambda: alerts(appliance).get("pool:device") == "critical", "the fault is reported", PATIENCE)
+    wait_for(lambda: alerts(appliance).get("pool:device") == "critical", "the fault is reported")
     assert "FAULTED" in str(appliance.json("alert", "list")) and DEVICES[0] in str(appliance.json("alert", "list"))
     run("zpool", "clear", POOL)
-    wait_for(lambda: "pool:device" not in alerts(appliance), "the alert is cleared", PATIENCE)
+    wait_for(lambda: "pool:device" not in alerts(appliance), "the alert is cleared")
 
     # Damage on one side of the mirror, which a scrub finds and repairs.
     run("zfs", "create", "-o", "mountpoint=/mnt/events", f"{POOL}/files")
@@ -92,9 +90,9 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
         device.flush()
         os.fsync(device.fileno())
     run("zpool", "scrub", "-w", POOL)
-    wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are reported", PATIENCE)
+    wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are reported")
     text = "scrub of pool events has ended"
-    wait_for(lambda: text in str(appliance.json("alert", "list", "--all")), "the end of the scrub is reported", PATIENCE)
+    wait_for(lambda: text in str(appliance.json("alert", "list", "--all")), "the end of the scrub is reported")
     assert "checksum errors" in str(appliance.json("alert", "list"))
 
     store = Store(appliance.directory / "state" / "appliance.sqlite")
@@ -104,11 +102,11 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
             return {event.data["event_class"] for event in session.query(Event).filter(Event.kind == "zfs")}
 
     stored = {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum"}
-    wait_for(lambda: stored <= classes(), f"{stored} are kept", PATIENCE)
+    wait_for(lambda: stored <= classes(), f"{stored} are kept")
     store.close()
     # OpenZFS has no event for cleared counters; the worker scans at the end of its job.
     appliance.cli("pool", "device", POOL, DEVICES[1], "clear", "--wait")
-    wait_for(lambda: "pool:errors" not in alerts(appliance), "the error alert is cleared", PATIENCE)
+    wait_for(lambda: "pool:errors" not in alerts(appliance), "the error alert is cleared")
 
     # The guest's disks have no SMART.
     assert all(not disk["smart"]["available"] and disk["smart"]["reason"] for disk in appliance.json("pool", "disks"))

@@ -106,7 +106,7 @@ pub fn only(initiator: &str) -> TargetAccess {
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(300);
     while !condition() {
         assert!(Instant::now() < until, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(2));
