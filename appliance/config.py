@@ -4,7 +4,7 @@
     state_directory = "/var/lib/zvaai"          # database, certificate, keys; the service's own user's
     runtime_directory = "/run/zvaai"            # sockets
     [http]      socket = "/run/zvaai-api/http.sock", certificate = "/var/lib/zvaai-frontend/certificate.pem"
-    [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
+    [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."     # by default the installation's, made once
     [nfs]       exports = "/etc/zvaai/exports.d", statistics = "/run/zvaai-nfs/vaai-nas.socket"
     [alerts]  trusted_networks = ["192.0.2.0/24"]
     [storage]   helper = "/run/zvaai-helper/helper.sock"
@@ -21,6 +21,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
+TARGET_PREFIX = "iqn.2026-11.zvaai:"
+"""Of the iSCSI names that installations make. 12 random hexadecimal digits follow, because iSCSI names are unique worldwide
+(RFC 7143, 4.2.7.1).
+"""
 
 
 class ConfigurationError(Exception):
@@ -47,9 +51,8 @@ class Http(_Section):
 
 class Target(_Section):
     control: Path = Path("/run/zvaai-target/control.sock")
-    name: Annotated[str, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = (
-        "iqn.2026-11.zvaai:datastores"
-    )
+    name: Annotated[str | None, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = None
+    """None: the installation's name, made with its database."""
 
 
 class Nfs(_Section):

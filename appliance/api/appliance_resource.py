@@ -117,7 +117,7 @@ def read_readiness(call: Call) -> ReadinessResponse:
     local = local_addresses()
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)
-    name = call.context.configuration.target.name
+    name = call.context.target_name
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
     with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")

@@ -99,8 +99,8 @@ def read_metrics(call: Call) -> Response:
     with contextlib.suppress(DomainError):
         inventory, stores = call.worker.inventory(), call.worker.datastores()
     with contextlib.suppress(DomainError), as_domain_errors():
-        name = context.configuration.target.name
-        target = context.target.status(), len(context.sessions()), context.target.statistics(name), context.target.space()
+        counters = context.target.statistics(context.target_name)
+        target = context.target.status(), len(context.sessions()), counters, context.target.space()
     families.gauge("storage_up", "Whether OpenZFS answers.", inventory is not None)
     families.gauge("target_up", "Whether the iSCSI target answers.", target is not None)
     if inventory is not None:

@@ -15,8 +15,10 @@ TABLES = (
     "schedules", "receivers",
 )  # fmt: skip
 """Tables with configuration. Sessions, tokens, jobs, alerts and the audit are not."""
-SETTINGS = ("iscsi", "iscsi-target-chap", "directory", "oidc")
-"""Rows of the table `settings` that an admin configures."""
+TARGET = "iscsi-target"
+"""Row of the table `settings` with the name of the iSCSI target, made with the database."""
+SETTINGS = ("iscsi", TARGET, "iscsi-target-chap", "directory", "oidc")
+"""Rows of the table `settings` that are configuration."""
 STATE = {
     "users": {"totp_used"}, "hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"},
 }  # fmt: skip

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import secrets
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, insert
 from sqlalchemy.orm import Session, sessionmaker
 
-from appliance.database.generation import triggers
-from appliance.database.models import Base, Installation
+from appliance.config import TARGET_PREFIX
+from appliance.database.generation import TARGET, triggers
+from appliance.database.models import Base, Installation, Setting
 
 SCHEMA = 1
 """Version of the tables; SQLite stores it as `user_version`."""
@@ -93,6 +95,8 @@ def create_tables(engine: Engine) -> None:
                 " Start the version of the appliance that wrote it."
             )
         Base.metadata.create_all(connection)
+        name = TARGET_PREFIX + secrets.token_hex(6)
+        connection.execute(insert(Setting).values(name=TARGET, value={"name": name}))
         for trigger in triggers():
             connection.exec_driver_sql(trigger)
         connection.execute(insert(Installation).values(number=1, id=str(uuid.uuid4()), generation=0))

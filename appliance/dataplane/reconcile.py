@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles the iSCSI target: compares the desired with the served state, and applies the difference.
 
-    iSCSI target                one, by the configured name; others are never changed
+    iSCSI target                one, by the desired name; one with a name of another database is removed, others never change
       access                    every initiator that sees a LUN, or will after the end of a job that took it away
       CHAP accounts             one per host with an account, while CHAP is required
       LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable
@@ -11,11 +11,13 @@
 It removes access before it grants access, so that a later failure leaves no host with too much. A second run changes nothing.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Concatenate
 
+from appliance.config import TARGET_PREFIX
 from appliance.dataplane.target import CHANGING_TOGETHER, HostGroup, Lun, ServedTarget, TargetRefusedError
 from appliance.dataplane.target_socket import TargetSocket
 
@@ -106,6 +108,21 @@ def differences(desired: DesiredState, served: ServedTarget | None, groups: list
             Difference(f"target {name} has another access list", lambda control: control.set_access(name, desired.initiators))
         )
     return steps + _luns(desired, served)
+
+
+def is_ours(name: str, ours: str) -> bool:
+    """Whether a target has our name, or a name that another database made."""
+    return name == ours or re.fullmatch(rf"{re.escape(TARGET_PREFIX)}[0-9a-f]{{12}}", name) is not None
+
+
+def _delete_target(name: str) -> Step:
+    def delete(control: TargetSocket) -> None:
+        if control.delete_target(name) is False:
+            raise _StillOpenError(
+                -32008, f"target {name} is removed, but running commands have not ended: volumes are still open"
+            )
+
+    return delete
 
 
 def _delete_lun(target: str, number: int) -> Step:
@@ -221,10 +238,16 @@ def _show_lun(target: str, lun: Lun) -> Step:
 
 def reconcile(control: TargetSocket, desired: DesiredState) -> Outcome:
     """Applies all differences; returns refused steps as failures. Raises TargetUnreachableError."""
-    served = next((target for target in control.targets() if target.name == desired.target), None)
+    targets = {target.name: target for target in control.targets()}
+    # First: they have the volumes of the LUNs open.
+    steps = [
+        Difference(f"target {name} should not exist", _delete_target(name))
+        for name in targets
+        if name != desired.target and is_ours(name, desired.target)
+    ]
     texts: list[str] = []
     failures: list[Failure] = []
-    for difference in differences(desired, served, control.host_groups()):
+    for difference in steps + differences(desired, targets.get(desired.target), control.host_groups()):
         texts.append(difference.text)
         try:
             difference.apply(control)

@@ -85,6 +85,11 @@ class TargetSocket:
             if error.code != TAKEN:  # it exists, with another access list
                 raise
 
+    def delete_target(self, name: str) -> bool | None:
+        """Ends its sessions, and removes it with its LUNs. Returns whether their paths are closed; None for a missing target."""
+        response = self._unless_missing("targets.delete", name=name)
+        return None if response is None else bool(response["closed"])
+
     def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
         """Sets the initiators that may log in, or that see the LUN. Ends sessions that are no longer admitted."""
         which = {} if lun is None else {"number": lun}
@@ -183,9 +188,9 @@ class TargetSocket:
         """Deletes a host group, if it exists."""
         self._unless_missing("host_groups.delete", name=name)
 
-    def sessions(self, target: str) -> list[LoggedIn]:
-        response = self._unless_missing("sessions.list", target=target)
-        sessions = [session for session in (response["sessions"] if response else ()) if session["type"] == "normal"]
+    def sessions(self) -> list[LoggedIn]:
+        """Sessions of hosts with any target."""
+        sessions = [session for session in self._call("sessions.list")["sessions"] if session["type"] == "normal"]
         return [decoding.convert({**session, "portal_group": session["portal_group_tag"]}, LoggedIn) for session in sessions]
 
     def unknown_initiators(self) -> list[UnknownInitiator]:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from appliance.database.generation import SETTINGS, STATE, TABLES
+from appliance.database.generation import SETTINGS, STATE, TABLES, TARGET
 from appliance.database.models import Base, Host, LoginSession, Schedule, Setting, User
 from appliance.domain import hosts, logins, schedule_times
 from appliance.domain.errors import ConflictError, InvalidError
@@ -113,7 +113,7 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
     for name in TABLES:
         for row in users if name == "users" else content.get(name, []):  # an earlier version may lack a table
             _put(session, _table(name), row | {column: seal.seal(row[column]) for column in _SEALED.get(name, ()) if row[column]})
-    session.execute(delete(Setting).where(Setting.name.in_(SETTINGS)))
+    session.execute(delete(Setting).where(Setting.name.in_(SETTINGS), Setting.name != TARGET))  # a target has a name always
     session.expire_all()
     for row in content["settings"]:
         if row["name"] == hosts.MUTUAL_SETTING:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from appliance.database.generation import TARGET
 from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup, Setting
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError, InvalidError
@@ -216,6 +217,11 @@ def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] |
             raise ConflictError(f"the CHAP name {chap[0]!r} is another host's", [same.name])
     changed.chap_name, changed.chap_secret = (chap[0], seal.seal(chap[1])) if chap else (None, None)
     changed.chap_revision += 1
+
+
+def target_name(session: Session) -> str:
+    """The name that the installation made for its iSCSI target."""
+    return str(session.get_one(Setting, TARGET).value["name"])
 
 
 def mutual_name(session: Session) -> str | None:

@@ -22,7 +22,7 @@ from appliance.database.models import (
     PresentationGroup,
     PublishedCopy,
 )
-from appliance.domain import configuration, exports, jobs
+from appliance.domain import configuration, exports, hosts, jobs
 from appliance.domain.errors import ConflictError, to_wire
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.sealed_copy import Copy, Opened, installation
@@ -119,6 +119,8 @@ class Using:
 
     iqns: Collection[str] = ()
     addresses: Collection[str] = ()
+    target: str | None = None
+    """The iSCSI target's name if it is not the database's: it does not change."""
 
 
 def take(
@@ -155,6 +157,7 @@ def take(
 
 def _access(session: Session, using: Using) -> dict[str, set[str]]:
     sees: dict[str, set[str]] = {}
+    target = using.target or hosts.target_name(session)
     luns = session.execute(
         select(HostInitiator.iqn, Presentation.lun, Presentation.datastore)
         .join(Host, Host.id == HostInitiator.host_id)
@@ -163,7 +166,7 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
         .where(HostInitiator.iqn.in_(using.iqns))
     )
     for iqn, lun, datastore in luns:
-        sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
+        sees.setdefault(iqn, set()).add(f"LUN {lun} of {target} ({datastore})")
     groups: dict[str, list[str]] = {}
     for datastore, group_id in session.execute(select(ExportGroup.datastore, ExportGroup.group_id)):
         groups.setdefault(datastore, []).append(group_id)

@@ -15,11 +15,11 @@ from appliance.config import Configuration
 from appliance.database.models import Export
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import Clients, ExportControl
-from appliance.dataplane.reconcile import Outcome
+from appliance.dataplane.reconcile import Outcome, is_ours
 from appliance.dataplane.target import LoggedIn, ServedTarget
 from appliance.dataplane.target_socket import TargetSocket
 from appliance.dataplane.vaai_nas import VaaiNas
-from appliance.domain import capacity, exports, identity, retention
+from appliance.domain import capacity, exports, hosts, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.disks import DiskReport
@@ -193,9 +193,9 @@ class Context:
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
     def sessions(self) -> list[LoggedIn]:
-        """Sessions of our iSCSI target. Raises UnavailableError."""
+        """Sessions of the iSCSI target, also by a name that the database does not know. Raises UnavailableError."""
         with as_domain_errors():
-            return self.target.sessions(self.configuration.target.name)
+            return self.target.sessions()
 
     def nfs_addresses(self) -> set[str]:
         """Addresses of users of NFS datastores; while the NFS server knows no client also networks. Raises UnavailableError."""
@@ -224,7 +224,16 @@ class Context:
             if row.number in served
         }
 
+    @property
+    def target_name(self) -> str:
+        """The name of our iSCSI target: the configuration file's, or else the database's. A recovered database may change it."""
+        if self.configuration.target.name is not None:
+            return self.configuration.target.name
+        with self.store.reading() as session:
+            return hosts.target_name(session)
+
     def served_targets(self) -> list[ServedTarget]:
-        """State of our iSCSI target; empty if it does not exist. Raises UnavailableError."""
+        """State of our iSCSI target, and of those with a name of another database. Raises UnavailableError."""
+        name = self.target_name
         with as_domain_errors():
-            return [target for target in self.target.targets() if target.name == self.configuration.target.name]
+            return [target for target in self.target.targets() if is_ours(target.name, name)]

@@ -241,7 +241,7 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
             stores = domain.datastores(context.scan(3600), session)
         lun = next((store.lun for store in stores if store.uuid == plan.uuid), None)
         if served.served and lun is not None:
-            context.target.refresh_lun(context.configuration.target.name, lun)
+            context.target.refresh_lun(context.target_name, lun)
         return served
 
 

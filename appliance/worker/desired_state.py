@@ -68,7 +68,7 @@ def target_state(
     chap_required = bool(setting and setting.value.get("chap_required"))
     accounts, unreadable = _accounts(context, session) if chap_required else ({}, frozenset[str]())
     return planes.DesiredState(
-        target=context.configuration.target.name,
+        target=context.target_name,
         luns=luns,
         groups=groups,
         chap_required=chap_required,

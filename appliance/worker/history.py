@@ -168,7 +168,7 @@ class History:
             by_name = {iqn: host_key(host) for host, iqns in hosts.all_initiators(session).items() for iqn in iqns}
             by_name |= {address: host_key(host.id) for host in session.scalars(select(Host)) for address in host.addresses}
         with contextlib.suppress(DomainError), as_domain_errors():
-            result = statistics.of_target(self._context.target.statistics(self._context.configuration.target.name))
+            result = statistics.of_target(self._context.target.statistics(self._context.target_name))
             bounds = result.bounds
             for row in result.stores:
                 add(datastore_key(row.subject), Counters.of_row(row))

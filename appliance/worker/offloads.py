@@ -59,7 +59,7 @@ class Offloads:
         """Reads all counters and stores the totals; `newest` as in Context.scan. Raises DomainError."""
         context = self._context
         with as_domain_errors():
-            target = context.target.statistics(context.configuration.target.name)
+            target = context.target.statistics(context.target_name)
         nfs = self.nfs(newest)
         totals = self._take(LUNS, (row(lun, "uuid") for lun in target["luns"]))
         if nfs.nfs_problem is None:

@@ -297,7 +297,8 @@ class Recovery:
         with context.store.reading() as session:
             kinds = kinds_shown(session)
         names = {session.initiator for session in context.sessions()} if VMFS in kinds else set()
-        return recovery.Using(names, context.nfs_addresses() if NFS in kinds else set())
+        addresses = context.nfs_addresses() if NFS in kinds else set()
+        return recovery.Using(names, addresses, context.configuration.target.name)
 
     def _decided(self) -> None:
         self.active = False

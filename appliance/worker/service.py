@@ -147,7 +147,7 @@ class Service:
 
     def readiness(self, local: list[Address]) -> list[Check]:
         context = self.context
-        facts = readiness.Facts(target_name=context.configuration.target.name, local=local)
+        facts = readiness.Facts(target_name=context.target_name, local=local)
         if not context.on_files:
             readiness.of_modules(facts)
         try:

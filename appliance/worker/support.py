@@ -160,7 +160,7 @@ def _parts(context: Context) -> Mapping[str, Reader]:
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.scan(60).snapshots],
         "disks.json": lambda: [asdict(report) for report in context.disk_reports()],
         "target.json": lambda: _target(context),
-        "statistics.json": lambda: context.target.statistics(context.configuration.target.name),
+        "statistics.json": lambda: context.target.statistics(context.target_name),
         "space.json": lambda: context.target.space(),
         "nfs-statistics.json": lambda: context.files.counters(),
         "nfs-exports.json": lambda: [asdict(export) for export in context.nfs.served()],
@@ -208,7 +208,7 @@ def _target(context: Context) -> object:
         "status": asdict(context.target.status()),
         "targets": [asdict(target) for target in context.target.targets()],
         "host_groups": [asdict(host_group) for host_group in context.target.host_groups()],
-        "sessions": [asdict(session) for session in context.target.sessions(context.configuration.target.name)],
+        "sessions": [asdict(session) for session in context.target.sessions()],
     }
 
 

@@ -79,7 +79,7 @@ async function type(page, name, typed, shown) {
 async function addSessions(page) {
   const { items: hosts } = await (await page.context().request.get("/api/v1/hosts?limit=500")).json();
   const at = new Date().toISOString();
-  const path = { target: "iqn.2026-11.zvaai:datastores", logged_in_at: at, portal_group: 1, account: null };
+  const path = { target: "iqn.2026-11.zvaai:0123456789ab", logged_in_at: at, portal_group: 1, account: null };
   const items = hosts.flatMap(({ iqns }, index) =>
     ["192.0.2", "198.51.100"].map((network) => {
       return { ...path, initiator: iqns[0], peer: `${network}.${index}:5000`, portal: `${network}.250:3260` };

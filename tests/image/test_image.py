@@ -15,14 +15,13 @@ from xml.etree import ElementTree
 import pytest
 from support import cdb
 from support.emulated_pc import EmulatedPc
-from support.programs import CACHE, wait_for
+from support.programs import CACHE, run, wait_for
 from support.raw_initiator import GOOD, Session
 from support.third_party_copy import extended_copy, naa_of, parameter_list, segments_of
 
 IMAGE = CACHE / "image"
 ISCSI = 3260
 PASSWORD = "correct horse 7"
-IQN = "iqn.2026-11.zvaai:datastores"
 INITIATOR = "iqn.2026-11.example.zvaai:writer"
 MIB = 1 << 20
 ROOT_OFFSET = 513 * MIB
@@ -114,18 +113,18 @@ def test_it_is_a_complete_machine(pc: EmulatedPc) -> None:
     assert pc.run("stat -c %s /etc/hostid") == "4", "without it ZFS imports a pool that another server uses"
 
 
-async def write(portal: str) -> None:
+async def write(portal: str, iqn: str) -> None:
     """Writes DATA to LUN 0."""
-    async with Session(portal, IQN, INITIATOR) as session:
+    async with Session(portal, iqn, INITIATOR) as session:
         await session.execute(cdb.TEST_UNIT_READY)
         for at in range(0, COPY_BYTES, MIB):
             assert (await session.execute(cdb.write(at // 512, MIB // 512), data_out=DATA[at : at + MIB])).status == GOOD
         assert (await session.execute(cdb.synchronize_cache())).status == GOOD
 
 
-async def copy(portal: str) -> None:
+async def copy(portal: str, iqn: str) -> None:
     """Has LUN 0 copied to LUN 1, which then has the same data."""
-    async with Session(portal, IQN, INITIATOR) as session:
+    async with Session(portal, iqn, INITIATOR) as session:
         for lun in (0, 1):
             await session.execute(cdb.TEST_UNIT_READY, lun=lun)
         names = [await naa_of(session, lun) for lun in (0, 1)]
@@ -139,9 +138,11 @@ async def copy(portal: str) -> None:
 def test_extended_copy_shares_blocks_on_debians_kernel(pc: EmulatedPc, report_line: Callable[[str], None]) -> None:
     pc.run(f"umask 077; cat >/etc/zvaai/setup.toml <<'END'\n{SEED}\nEND")
     pc.run("zvaai setup --seed /etc/zvaai/setup.toml", 1200)
-    asyncio.run(write(f"127.0.0.1:{ISCSI}"))
+    portal = f"127.0.0.1:{ISCSI}"
+    iqn = run("iscsi-ls", "-i", INITIATOR, f"iscsi://{portal}").removeprefix("Target:").split()[0]
+    asyncio.run(write(portal, iqn))
     pc.run("zpool sync tank")  # what no transaction group has written yet is copied in this slow machine
-    asyncio.run(copy(f"127.0.0.1:{ISCSI}"))
+    asyncio.run(copy(portal, iqn))
 
     def shared() -> int:
         return int(pc.run("zpool sync tank; zpool get -Hp -o value bcloneused tank"))

@@ -84,6 +84,10 @@ class Appliance:
     def store(self) -> Store:
         return self.service.context.store
 
+    @property
+    def target_name(self) -> str:
+        return self.service.context.target_name
+
     def request(self, method: str, path: str, body: Any = None, role: str = "admin", **headers: str) -> TestResponse:
         """An answer of the API."""
         sent = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}

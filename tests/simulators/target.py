@@ -93,6 +93,11 @@ class TargetSimulator(TargetSocket):
         with self._lock:
             self._targets.setdefault(name, ServedTarget(name, ()))
 
+    def delete_target(self, name: str) -> bool | None:
+        with self._lock:
+            gone = self._targets.pop(name, None)
+            return None if gone is None else not any(served.lun.uuid in self.busy for served in gone.luns)
+
     def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
         """Sets the initiators that may log in, or that see the LUN."""
         with self._lock:
@@ -240,8 +245,8 @@ class TargetSimulator(TargetSocket):
         with self._lock:
             self._groups.pop(name, None)
 
-    def sessions(self, target: str) -> list[LoggedIn]:
-        return [session for session in self.logged_in if session.target == target]
+    def sessions(self) -> list[LoggedIn]:
+        return [session for session in self.logged_in if session.target in self._targets]
 
     def unknown_initiators(self) -> list[UnknownInitiator]:
         return list(self.unknown)

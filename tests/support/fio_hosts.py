@@ -10,7 +10,7 @@ from types import TracebackType
 from machine import Machine
 
 from support.programs import wait_for
-from support.storage_server import ADDRESS, INITIATOR, IQN
+from support.storage_server import ADDRESS, INITIATOR, target_name
 
 MIB = 8
 OFFSET_MIB = 64
@@ -22,8 +22,9 @@ class FioHosts:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        target = target_name(machine)
         self._disks = {
-            "iscsi": f"driver=iscsi,transport=tcp,portal={ADDRESS}:3260,target={IQN},lun=0,initiator-name={INITIATOR}",
+            "iscsi": f"driver=iscsi,transport=tcp,portal={ADDRESS}:3260,target={target},lun=0,initiator-name={INITIATOR}",
             "nfs": f"driver=nfs,server.type=inet,server.host={ADDRESS},path=/nfs1/fio",
         }
         self._sockets = {kind: machine.folder / f"{kind}.nbd" for kind in self._disks}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,7 +19,6 @@ from machine import Machine
 from support.programs import REPOSITORY, run, wait_for
 
 MachineMaker = Callable[..., Machine]
-IQN = "iqn.2026-11.zvaai:datastores"
 ADDRESS, HOST_ADDRESS = "192.0.2.2", "192.0.2.1"
 INITIATOR = "iqn.2026-11.example.zvaai:writer"
 PASSWORD = "correct horse 7"
@@ -128,6 +128,20 @@ def versions(machine: Machine) -> dict[str, str]:
 KINDS = ("iscsi", "nfs")
 
 
+def target_name(machine: Machine) -> str:
+    """The name of the iSCSI target that the host discovers. Waits for it."""
+    names: list[str] = []
+
+    def discovered() -> bool:
+        listing = machine.client("iscsi-ls", "-i", INITIATOR, f"iscsi://{ADDRESS}", check=False)
+        names[:] = re.findall(r"^Target:(\S+)", listing, re.MULTILINE)
+        return bool(names)
+
+    wait_for(discovered, "the host discovers the target", 120)
+    assert len(set(names)) == 1, names
+    return names[0]
+
+
 class Writers:
     """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py), until the block ends or `stop`."""
 
@@ -135,9 +149,11 @@ class Writers:
         self._machine = machine
         self._folder = machine.folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._iqn = ""
 
     def _words(self, kind: str, action: str) -> list[str]:
-        name = IQN if kind == "iscsi" else "/nfs1"
+        self._iqn = self._iqn or target_name(self._machine)
+        name = self._iqn if kind == "iscsi" else "/nfs1"
         python = ["env", f"PYTHONPATH={REPOSITORY / 'tests'}", sys.executable, "-m", "support.steady_writer"]
         return list(map(str, [*python, kind, action, self._folder / f"{kind}.json", ADDRESS, name]))
 

@@ -12,7 +12,9 @@ from simulators.ganesha import GaneshaSimulator
 from simulators.target import TargetSimulator
 from sqlalchemy import delete, text
 
-from appliance.database.models import User
+from appliance.config import Target
+from appliance.database.generation import TARGET
+from appliance.database.models import Setting, User
 from appliance.dataplane.ganesha import NfsClient
 from appliance.dataplane.target import LoggedIn
 from appliance.domain import access, configuration, sealed_copy
@@ -171,12 +173,35 @@ def test_a_used_datastore_is_removed_only_by_force(appliance: Appliance) -> None
     file = back_up(appliance)
     store = made(appliance)
     assert isinstance(appliance.target, TargetSimulator)
-    name = appliance.configuration.target.name
+    name = appliance.target_name
     appliance.target.logged_in.append(LoggedIn(ESX, name, "192.0.2.9:1", "192.0.2.1:3260", 0, None))
     for dry_run in (True, False):
         problem = refused(appliance, 409, file, dry_run=dry_run)
-        assert problem["can_force"] and problem["blocking"] == [f"{ESX}: LUN 7 ({store})"]
+        assert problem["can_force"] and problem["blocking"] == [f"{ESX}: LUN 7 of {name} ({store})"]
     assert "LUN 7: removed" in restored(appliance, file, force=True)
+
+
+def test_the_name_of_a_target_in_use_changes_only_by_force(appliance: Appliance) -> None:
+    """Hosts that are logged in would lose their LUNs."""
+    store, name, later = made(appliance), appliance.target_name, "iqn.2026-11.zvaai:0123456789ab"
+    new_key(appliance)
+    file = back_up(appliance)
+    with appliance.store.session() as session:
+        session.merge(Setting(name=TARGET, value={"name": later}))
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert [target.name for target in appliance.target.targets()] == [later]
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.logged_in.append(LoggedIn(ESX, later, "192.0.2.9:1", "192.0.2.1:3260", 0, None))
+    assert refused(appliance, 409, file)["blocking"] == [f"{ESX}: LUN 7 of {later} ({store})"]
+    context = appliance.service.context
+    context.configuration = appliance.configuration.model_copy(update={"target": Target(name="iqn.2026-11.example:chosen")})
+    assert appliance.target_name == "iqn.2026-11.example:chosen"
+    caller = next(user["id"] for user in appliance.get("/users")["items"] if user["name"] == "admin")
+    assert context.recovery.take(None, file, None, caller, dry_run=True, force=False), "the chosen name does not change"
+    context.configuration = appliance.configuration
+    restored(appliance, file, force=True)
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert [target.name for target in appliance.target.targets()] == [name]
 
 
 def test_a_mounted_nfs_datastore_is_removed_only_by_force(appliance: Appliance) -> None:

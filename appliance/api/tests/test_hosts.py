@@ -40,7 +40,7 @@ def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) ->
         target = appliance.target
         assert isinstance(target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)
         appliance.nfs.known = [NfsClient("192.0.2.9", nfs, 0), NfsClient("192.0.2.10", now, 0)]
-        name = appliance.configuration.target.name
+        name = appliance.target_name
         target.logged_in = [LoggedIn(iqn, name, "192.0.2.9:1", "192.0.2.1:3260", now, None) for iqn in logged_in]
         appliance.service.periodic.now = lambda: now
         appliance.service.periodic.hosts()

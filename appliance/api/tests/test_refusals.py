@@ -216,9 +216,7 @@ def test_a_conflict_lists_the_obstacles_and_changes_nothing(appliance: Appliance
     volume = next(volume["dataset"] for volume in appliance.get("/volumes")["items"] if volume["datastore"] == source)
     schedule = {"name": "often", "datastores": [source], "every_minutes": 5, "keep": 1, "enabled": False}
     assert appliance.request("POST", "/schedules", schedule).status_code == 201
-    appliance.target.logged_in.append(
-        LoggedIn(iqn, appliance.configuration.target.name, "192.0.2.1:1", "127.0.0.1:3260", 1, None)
-    )
+    appliance.target.logged_in.append(LoggedIn(iqn, appliance.target_name, "192.0.2.1:1", "127.0.0.1:3260", 1, None))
     lun = appliance.get(f"/datastores/{used}")["lun"]
     admin = next(user["id"] for user in appliance.get("/users")["items"] if user["name"] == "admin")
     store = {"pool": "tank", "size": str(GIB)}

@@ -126,7 +126,7 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
     shown = zvaai("host", "list")
     assert " one " in shown and host["id"] not in shown
     shown = zvaai("host", "show", "esx1")
-    assert ESX in shown and "esxcli" in shown and zvaai.appliance.configuration.target.name in shown
+    assert ESX in shown and "esxcli" in shown and zvaai.appliance.target_name in shown
 
 
 def test_the_chap_name_is_the_iscsi_name_unless_another_is_set(zvaai: Command) -> None:
@@ -155,7 +155,7 @@ def test_a_host_has_the_time_at_which_it_was_last_seen(zvaai: Command) -> None:
     assert shown() == ("-", "-")
     target, service = zvaai.appliance.target, zvaai.appliance.service
     assert isinstance(target, TargetSimulator)
-    name = zvaai.appliance.configuration.target.name
+    name = zvaai.appliance.target_name
     target.logged_in = [LoggedIn(ESX, name, "192.0.2.9:51000", "192.0.2.1:3260", 1_795_262_400, None)]
     service.periodic.now = lambda: 1_795_262_400
     service.periodic.hosts()

@@ -85,7 +85,7 @@ class DatastoreMachine(RuleBasedStateMachine):
         """Its datastores are not removed."""
         assert isinstance(self.appliance.target, TargetSimulator)
         self.logged_in = not self.logged_in
-        target = self.appliance.configuration.target.name
+        target = self.appliance.target_name
         sessions = [LoggedIn(HOST, target, "192.0.2.1:1", "127.0.0.1:3260", 1, None)] if self.logged_in else []
         self.appliance.target.logged_in[:] = sessions
 

@@ -22,13 +22,13 @@ ESX = "iqn.1998-01.com.vmware:esx1"
 
 
 def served(appliance: Appliance) -> dict[int, ServedLun]:
-    targets = [target for target in appliance.target.targets() if target.name == appliance.configuration.target.name]
+    targets = [target for target in appliance.target.targets() if target.name == appliance.target_name]
     return {lun.lun.number: lun for target in targets for lun in target.luns}
 
 
 def log_in(appliance: Appliance, iqn: str = ESX) -> None:
     assert isinstance(appliance.target, TargetSimulator)
-    name = appliance.configuration.target.name
+    name = appliance.target_name
     appliance.target.logged_in.append(LoggedIn(iqn, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
 
 
@@ -261,7 +261,7 @@ def test_a_received_copy_retains_the_identity_after_the_loss_of_the_source(appli
 
 def test_drift_is_reported_and_repaired(appliance: Appliance) -> None:
     store = appliance.datastore("first")
-    name = appliance.configuration.target.name
+    name = appliance.target_name
     appliance.target.delete_lun(name, 0)
     response = appliance.request("POST", "/reconcile").json
     assert response == {"differences": ["LUN 0 is not served"], "failures": []}
@@ -526,7 +526,7 @@ def test_lun_properties_of_a_foreign_pool_are_ignored(number: str, appliance: Ap
     appliance.simulator.set_properties(volume.name, {"zvaai:lun": number})
     with appliance.service.context.reconciling.lock, appliance.store.session() as session:
         domain.forget(session, store)
-        appliance.target.delete_lun(appliance.configuration.target.name, 5)
+        appliance.target.delete_lun(appliance.target_name, 5)
     response = appliance.request("POST", "/reconcile")
     assert response.status_code == 200 and [lun.lun.number for lun in served(appliance).values()] == [0]
 

@@ -233,7 +233,7 @@ def test_a_volume_destroyed_by_hand_is_missing_until_it_is_forgotten(appliance: 
     missing = appliance.get("/datastores?state=missing")["items"]
     assert [(row["id"], row["lun"], row["host_groups"]) for row in missing] == [(store, 5, [group])]
     assert appliance.request("POST", "/datastores", {"name": "a", "pool": "tank", "size": str(GIB), "lun": 5}).status_code == 409
-    name = appliance.configuration.target.name
+    name = appliance.target_name
     target_of(appliance).logged_in.append(LoggedIn(ESX, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
     assert refused(appliance, "POST", f"/datastores/{store}/forget")["can_force"]
     appliance.job("POST", f"/datastores/{store}/forget?force=true")

@@ -85,6 +85,6 @@ def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind
 def test_chap_switched_on_by_hand_is_switched_off_again(appliance: Appliance) -> None:
     """The database has no setting until an admin stores one: then CHAP is not required."""
     reconcile(appliance)
-    appliance.target.require_chap(appliance.configuration.target.name, True)
+    appliance.target.require_chap(appliance.target_name, True)
     assert any("CHAP" in difference for difference in reconcile(appliance)["differences"])
     assert not appliance.target.targets()[0].chap_required

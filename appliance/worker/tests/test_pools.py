@@ -178,7 +178,7 @@ def test_an_import_scans_in_its_job_and_says_why_it_fails(appliance: Appliance, 
 def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:
     assert isinstance(appliance.target, TargetSimulator)
     appliance.datastore("store", host_groups=[appliance.group("cluster", ESX)])
-    name = appliance.configuration.target.name
+    name = appliance.target_name
     appliance.target.logged_in.append(LoggedIn(ESX, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
     assert appliance.request("POST", "/pools/tank/export").status_code == 409
     assert len(appliance.target.targets()[0].luns) == 1

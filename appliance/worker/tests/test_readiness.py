@@ -49,7 +49,7 @@ def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.Monkey
     listening(appliance, monkeypatch, [FIRST, SECOND], "0.0.0.0:3260")
     response = appliance.get("/readiness")
     assert response["portals"] == ["192.0.2.2:3260", "198.51.100.2:3260"]
-    assert response["target"] == appliance.configuration.target.name
+    assert response["target"] == appliance.target_name
     for portal in response["portals"]:
         assert f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" in response["esxcli"]
         assert (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -22,7 +23,7 @@ from sqlalchemy import update
 from appliance.database.models import Installation
 from appliance.database.store import Store
 from appliance.dataplane.target import ServedTarget, TargetUnreachableError
-from appliance.domain import access, configuration, recovery, sealed_copy
+from appliance.domain import access, configuration, hosts, recovery, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 from appliance.domain.secrets import Seal
@@ -160,9 +161,11 @@ def test_each_change_is_on_the_pools_soon(sealed: Sealed) -> None:
 
 
 def test_an_unchanged_database_needs_no_decision(sealed: Sealed) -> None:
+    before = sealed.served()
     sealed.restart(lambda: None)
     assert not sealed.status()["active"] and sealed.reconcile() == 200
     sealed.copied()
+    assert sealed.served() == before and before.name == sealed.appliance.target_name
 
 
 def test_an_older_database_is_replaced_by_the_copy_on_the_pools(sealed: Sealed) -> None:
@@ -255,12 +258,42 @@ def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> N
         for key in (None, wrong, "nonsense"):
             answer = appliance.request("POST", "/recovery", {"from_pool": "tank", "recovery_key": key})
             assert answer.status_code == 422 and sealed.status()["active"], answer.text
+    assert appliance.target_name != before.name
     sealed.recover(from_pool="tank", recovery_key=sealed.recovery_key if key_is_lost else None)
-    assert sealed.served() == before and appliance.get(f"/datastores/{sealed.store}")["host_groups"] == [group]
+    assert (
+        sealed.served() == before
+        and appliance.target_name == before.name
+        and appliance.get(f"/datastores/{sealed.store}")["host_groups"] == [group]
+    )
     assert sealed.hosts() == {"host of cluster"}
     sealed.copied()
     sealed.restart(lambda: None)
     assert not sealed.status()["active"] and sealed.reconcile() == 200
+
+
+def test_a_lost_database_whose_copies_are_not_taken(sealed: Sealed) -> None:
+    before = sealed.served()
+    sealed.restart(lambda: replaced_by_a_new_one(sealed.appliance))
+    sealed.check_needs_decision(before)
+    sealed.recover(keep=True)
+    assert sealed.reconcile() == 200
+    assert sealed.served().name == sealed.appliance.target_name != before.name
+
+
+def test_a_replacement_has_the_name_that_hosts_know(sealed: Sealed) -> None:
+    """After the copy is taken, and then no other one."""
+    before, appliance = sealed.served(), sealed.appliance
+
+    def another_server() -> None:
+        replaced_by_a_new_one(appliance)
+        appliance.target.delete_target(before.name)
+
+    sealed.restart(another_server)
+    assert not sealed.status()["active"]
+    new = sealed.served().name
+    assert new == appliance.target_name != before.name and re.fullmatch(r"iqn\.2026-11\.zvaai:[0-9a-f]{12}", new)
+    sealed.recover(from_pool="tank")
+    assert sealed.served() == before and appliance.get("/readiness")["target"] == before.name
 
 
 def test_a_lost_database_while_the_target_does_not_answer(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +333,7 @@ def test_an_older_database_whose_key_is_lost(sealed: Sealed, tmp_path: Path, mon
     sealed.restart(older)
     sealed.check_needs_decision(before)
 
-    def away(_target: str) -> None:
+    def away() -> None:
         raise TargetUnreachableError("away")
 
     with monkeypatch.context() as patched:
@@ -337,8 +370,10 @@ def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Pa
     with other.session() as session:
         copy = sealed_copy.write(session, seal)
         assert copy is not None
+        name = hosts.target_name(session)
     other.close()
     FolderCopies(sealed.copies).write_copy("rust", copy.header.installation, copy.header.generation, copy.model_dump_json())
+    before = sealed.served()
     sealed.restart(lambda: None)
     response = sealed.status()
     assert not response["active"] and sealed.reconcile() == 200
@@ -350,6 +385,7 @@ def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Pa
     sealed.recover(from_pool="rust", recovery_key=key)
     assert {user["name"] for user in sealed.appliance.get("/users")["items"]} == {"admin", "somebody"} and sealed.hosts() == set()
     assert sealed.status()["installation"] == copy.header.installation
+    assert sealed.served().name == name != before.name
     sealed.copied()
 
 

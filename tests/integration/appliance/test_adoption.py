@@ -44,7 +44,7 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
             body = {"dataset": "tank/vol1", "name": "moved", "known_as": names, "host_groups": [appliance.group("cluster", ESX)]}
             job = appliance.job("POST", "/volumes/adopt", body)
             assert job["result"]["served"], job
-            iqn = appliance.configuration.target.name
+            iqn = appliance.target_name
 
             async def seen() -> dict[int | None, bytes]:
                 async with Session(target.portal, iqn=iqn, initiator=ESX, lun=0) as session:

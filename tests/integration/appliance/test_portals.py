@@ -49,7 +49,7 @@ async def logged_in(
     appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX
 ) -> AsyncIterator[None]:
     """A logged-in host, until the target has ended its session. Raises Refused, OSError, TimeoutError."""
-    async with Session(portal, iqn=appliance.configuration.target.name, initiator=initiator, account=account):
+    async with Session(portal, iqn=appliance.target_name, initiator=initiator, account=account):
         yield
 
     def has_ended() -> bool:
@@ -185,7 +185,7 @@ def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
     appliance.wait_until_idle()
 
     def inquires(secret: str) -> bool:
-        target = appliance.configuration.target.name
+        target = appliance.target_name
         url = f"iscsi://esx1%{SECRET}@{FIRST}/{target}/0?target_user=storage&target_password={secret}"
         return subprocess.run(["iscsi-inq", "-i", ESX, url], capture_output=True, check=False).returncode == 0
 

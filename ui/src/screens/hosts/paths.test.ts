@@ -28,7 +28,7 @@ describe("linesFor", () => {
       check("clients", "c", "192.0.2.1", "esxcli storage nfs add -H 192.0.2.9 -s /c -v c; esxcli storage nfs list"),
     ],
     esxcli: ["esxcli storage core adapter rescan --all", `esxcli x -d ${FIRST}`, `esxcli x -d ${OTHER}`],
-    target: "iqn.2026-11.zvaai:datastores",
+    target: "iqn.2026-11.zvaai:0123456789ab",
     portals: ["192.0.2.9:3260"],
     hosts: [{ host: "h", esxcli: ["esxcli of h"] }],
   };
