@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli.shared import Run, Store, Wait, Yes, confirm, named, names_of, noun
+from appliance.cli.client import IN_THE_WAY, CommandError
+from appliance.cli.shared import Force, Run, Store, Wait, Yes, confirm, named, names_of, noun
 
 snapshot = noun("snapshot", "Snapshots of datastores.")
 
@@ -60,14 +61,20 @@ def rollback(
     run: Run,
     store: Store,
     name: str,
-    force: Annotated[bool, typer.Option("--force", help="Also while hosts use it, destroying newer snapshots.")] = False,
+    force: Force = False,
+    destroy_newer: Annotated[bool, typer.Option("--destroy-newer", help="With --yes: also if this destroys snapshots.")] = False,
     yes: Yes = False,
     wait: Wait = False,
 ) -> None:
-    """Roll a datastore back to a snapshot. Later writes are lost."""
-    path = f"{run.path('/datastores', store)}/snapshots/{name}/rollback"
-    confirm(f"Roll {store} back to {name}? All later writes are lost.", yes)
-    run.job(run.client.call("POST", path, {"force": force}), wait)
+    """Roll a datastore back to a snapshot. Later writes are lost, and newer snapshots are destroyed: the question lists them."""
+    path = f"{run.path('/datastores', store)}/snapshots"
+    tags = [snapshot["name"] for snapshot in run.client.all(path)]
+    newer = tags[tags.index(name) + 1 :] if name in tags else []
+    lost = f"This destroys the newer snapshots {', '.join(newer)}." if newer else ""
+    if lost and yes and not destroy_newer:
+        raise CommandError(f"{lost} To do it anyway, add --destroy-newer", IN_THE_WAY)
+    confirm(f"Roll {store} back to {name}? All later writes are lost. {lost}".rstrip(), yes)
+    run.job(run.client.call("POST", f"{path}/{quote(name, safe='')}/rollback", {"force": force, "destroy": newer}), wait)
 
 
 Tag = Annotated[str, typer.Argument(help="Says who needs it, or what for.")]

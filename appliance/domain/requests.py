@@ -192,7 +192,7 @@ class RetireSnapshots(Request):
 
 
 class RollbackCreate(OfSnapshot):
-    """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in, destroying all newer ones."""
+    """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in."""
 
     force: bool = False
     destroy: Annotated[list[SnapshotName], Field(max_length=10_000)] = []

@@ -15,7 +15,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
         case zfs.HasDependants():
             return ConflictError(f"{error.name} has dependants", error.dependants)
         case zfs.NewerSnapshots():
-            return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer, can_force=True)
+            return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer)
         case (
             zfs.HoldersUnknown()
             | zfs.SnapshotHeld()

@@ -201,14 +201,14 @@ class RollbackPlan(Plan, frozen=True, kw_only=True):
 class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
     """Rolls a datastore back to a snapshot. Later writes are lost.
 
-    Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
-    that is held, protected or cloned.
+    Refused while hosts are logged in, unless forced. Newer snapshots are destroyed only if the request of an admin names them,
+    and none that is held, protected or cloned.
     """
 
     kind = "snapshot.rollback"
 
     def plan(self, context: Context, request: requests.RollbackCreate) -> RollbackPlan:
-        """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
+        """Refused while hosts are logged in, unless forced, and while newer snapshots are not named, or are held or cloned."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         force = request.force
         snapshots = [snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset]
@@ -222,8 +222,8 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
         if with_holds := [snapshot for snapshot in newer if snapshot.holds]:
             raise held(context, with_holds)
         unseen = [snapshot.tag for snapshot in newer if snapshot.tag not in request.destroy]
-        if unseen and not force:
-            raise ConflictError("newer snapshots would be destroyed", unseen, can_force=True)
+        if unseen:
+            raise ConflictError("newer snapshots would be destroyed", unseen)
         if newer and not request.may_destroy:
             names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
@@ -250,7 +250,7 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
         if held := [snapshot.name for snapshot in snapshots if snapshot.holds and snapshot.name in plan.newer]:
             raise ConflictError("a newer snapshot is held by now", held)
         if unseen:
-            raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
+            raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen))
         advance("taking it out of service", 10)
         steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("rolling back", 50)

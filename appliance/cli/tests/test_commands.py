@@ -201,6 +201,24 @@ def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> Non
     zvaai(*words, "--yes")
 
 
+def test_a_rollback_destroys_the_newer_snapshots_that_it_has_named(zvaai: Command) -> None:
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    for name in ("one", "two", "three"):
+        zvaai("snapshot", "create", name, "vmfs1", "--wait")
+    words = ("snapshot", "rollback", "vmfs1", "one")
+    code, printed = zvaai.run(*words)
+    assert code == 2 and "the newer snapshots two, three. Repeat" in printed
+    code, printed = zvaai.run(*words, "--yes", "--force")
+    assert code == 4 and "two, three" in printed and "--destroy-newer" in printed
+    snapshot = {"name": "late", "datastores": [store["id"] for store in zvaai.json("datastore", "list")]}
+    zvaai.before_change = lambda: zvaai.appliance.job("POST", "/snapshots", snapshot)
+    code, printed = zvaai.run(*words, "--yes", "--destroy-newer")
+    assert code == 4 and "late" in printed and "--force" not in printed
+    assert len(zvaai.json("snapshot", "list", "vmfs1")) == 4
+    zvaai(*words, "--yes", "--destroy-newer", "--wait")
+    assert [snapshot["name"] for snapshot in zvaai.json("snapshot", "list", "vmfs1")] == ["one"]
+
+
 def test_several_snapshots_are_deleted_or_none(zvaai: Command) -> None:
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
     for name in ("one", "two", "three"):

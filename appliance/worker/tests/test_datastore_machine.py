@@ -187,16 +187,16 @@ class DatastoreMachine(RuleBasedStateMachine):
         self.models[result["datastore"]] = Model(name, model.size, lun)
         return result["datastore"]
 
-    @rule(store=stores, which=st.integers(0, 3), force=st.booleans())
-    def roll_back(self, store: str, which: int, force: bool) -> None:
-        """Newer snapshots are destroyed only by force, and never while clones depend on them. The size is rolled back too."""
+    @rule(store=stores, which=st.integers(0, 3), force=st.booleans(), named=st.booleans())
+    def roll_back(self, store: str, which: int, force: bool, named: bool) -> None:
+        """Newer snapshots are destroyed only if named, and never while clones depend on them. The size is rolled back too."""
         model = self.models[store]
         if model.state != "active" or which >= len(model.snapshots):
             return
         newer = model.snapshots[which + 1 :]
-        refused = (bool(newer or self.used(store)) and not force) or any(model.clones.get(tag) for tag in newer)
+        refused = bool(newer and not named) or bool(self.used(store) and not force) or any(map(model.clones.get, newer))
         path = f"/datastores/{store}/snapshots/{model.snapshots[which]}/rollback"
-        if self.do("POST", path, {"force": force}, refused=refused):
+        if self.do("POST", path, {"force": force, "destroy": newer if named else []}, refused=refused):
             del model.snapshots[which + 1 :]
             model.size = int(self.appliance.get(f"/datastores/{store}")["size"])
 

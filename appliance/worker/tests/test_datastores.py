@@ -178,7 +178,9 @@ def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     for name in ("one", "two", "three"):
         appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {})
-    assert problem["blocking"] == ["two", "three"] and problem["can_force"]
+    assert problem["blocking"] == ["two", "three"] and not problem["can_force"]
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    assert problem["blocking"] == ["two", "three"], "force is about hosts"
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two"]})
     assert problem["blocking"] == ["three"], "taken since the caller looked"
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]

@@ -85,7 +85,7 @@ def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: st
     problem = refused(appliance, "POST", path, {"force": True})
     assert "two (audit)" in problem["blocking"][0] and not problem["can_force"]
     appliance.job("DELETE", f"/datastores/{store}/snapshots/two/holds/audit")
-    appliance.job("POST", path, {"force": True})
+    appliance.job("POST", path, {"destroy": ["two"]})
     appliance.job("DELETE", f"/datastores/{store}")
     assert "@one" in refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"][0]
     refused(appliance, "POST", f"/datastores/{store}/snapshots/one/holds", {"tag": "more"})
