@@ -69,9 +69,12 @@ def read_room(call: Call, schedule_id: str) -> RoomResponse:
     return RoomResponse.model_validate(thick.room(call.context, row.datastores))
 
 
-@resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", status=202)
+@resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.ADMIN, audit="schedule.run", status=202)
 def run_schedule(call: Call, schedule_id: str) -> JobResponse:
-    """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
+    """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same.
+
+    The new snapshots take the places of older ones that it retains.
+    """
     with call.context.store.reading() as session:
         row = schedules.schedule(session, schedule_id)
     if row.kind == schedules.SCRUB:

@@ -333,6 +333,8 @@ def test_only_an_admin_can_reduce_the_retention(appliance: Appliance, clock: Clo
         assert appliance.request("PATCH", path, lower, "operator").status_code == 403, lower
         assert appliance.request("PATCH", path, lower).status_code == 200, lower
     assert appliance.get(path)["keep"] == 20
+    assert appliance.request("POST", f"{path}/run", role="operator").status_code == 403, "its snapshot displaces an older one"
+    assert appliance.request("POST", f"{path}/run").status_code == 202
 
 
 def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appliance, clock: Clock) -> None:

@@ -151,6 +151,16 @@ describe("a datastore", () => {
     }
   });
 
+  it.each([
+    ["admin", true],
+    ["operator", false],
+  ] as const)("offers %s a run of a schedule: %s", async (role, offered) => {
+    await show("/schedules", { "/session": { ...session, role } });
+    await press(newUser(), [text.schedules.actions("hourly")]);
+    expect(menu()).toContain(text.schedules.pause.action);
+    expect(menu().includes(text.schedules.run.action)).toBe(offered);
+  });
+
   it("can be created although pool and host group of its draft are gone", async () => {
     const draft = { name: "vmfs9", pool: "gone", size: "1 GiB", groups: ["gone", ID.group] };
     sessionStorage.setItem("zvaai-new-datastore", JSON.stringify(draft));

@@ -13,7 +13,7 @@ import type { Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
 import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
-import { May } from "../../session/session";
+import { May, useMay } from "../../session/session";
 import { text } from "../../text";
 import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
 import { formatSpan, reachOfAll, TIERS } from "./interval";
@@ -141,6 +141,7 @@ interface MenuProps {
 }
 
 function ScheduleMenu({ schedule, onBegin }: MenuProps) {
+  const admin = useMay("admin"); // a run displaces older snapshots
   const [chosen, setChosen] = useState<"change" | "pause" | "run" | "delete" | null>(null);
   const about = { schedule, onClose: () => setChosen(null) };
   return (
@@ -151,7 +152,7 @@ function ScheduleMenu({ schedule, onBegin }: MenuProps) {
         choices={[
           { name: words.change.action, onChoose: () => setChosen("change") },
           { name: schedule.enabled ? words.pause.action : words.resume.action, onChoose: () => setChosen("pause") },
-          { name: words.run.action, onChoose: () => setChosen("run") },
+          ...(admin ? [{ name: words.run.action, onChoose: () => setChosen("run") }] : []),
           { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
         ]}
       />
