@@ -156,7 +156,7 @@ def change_schedule(
 
 @schedule.command("run", "hourly --wait")
 def run_schedule(run: Run, name: str, wait: Wait = False) -> None:
-    """Take the snapshots of a schedule now, or start its scrub. Only an admin may: older snapshots that it retains are deleted."""
+    """Take the snapshots of a schedule now, or start its scrub. Only an admin may: older snapshots of it are deleted."""
     run.job(run.client.call("POST", f"{run.path('/schedules', name)}/run"), wait)
 
 

@@ -22,11 +22,12 @@ from appliance.database.models import (
     PresentationGroup,
     PublishedCopy,
 )
-from appliance.domain import configuration, exports, hosts, jobs
+from appliance.domain import configuration, exports, hosts, jobs, schedules
 from appliance.domain.errors import ConflictError, to_wire
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.sealed_copy import Copy, Opened, installation
 from appliance.domain.secrets import Seal
+from appliance.zfs.model import Snapshot
 
 AREA = "recovery"
 _HISTORY = 1000
@@ -124,7 +125,14 @@ class Using:
 
 
 def take(
-    session: Session, seal: Seal, chosen: Copy, opened: Opened, copies: Iterable[PoolCopy], caller: str, using: Using | None
+    session: Session,
+    seal: Seal,
+    chosen: Copy,
+    opened: Opened,
+    copies: Iterable[PoolCopy],
+    snapshots: Iterable[Snapshot],
+    caller: str,
+    using: Using | None,
 ) -> list[str]:
     """Replaces the configuration and the installation by those of a copy, in the caller's transaction. Returns the changes as
     text.
@@ -151,7 +159,7 @@ def take(
     if row.id != header.installation or row.generation < header.generation:
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
-    end_recovery(session, copies)
+    end_recovery(session, copies, snapshots)
     return configuration.differences(before, configuration.collect(session, seal))
 
 
@@ -178,8 +186,11 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     return sees
 
 
-def end_recovery(session: Session, copies: Iterable[PoolCopy]) -> None:
-    """This database is right: its next copy is higher than all that pools have of it."""
+def end_recovery(session: Session, copies: Iterable[PoolCopy], snapshots: Iterable[Snapshot]) -> None:
+    """This database is right: its next copy is higher than all that pools have of it. Its schedules destroy none of `snapshots`
+    at once.
+    """
+    schedules.update_paused(session, snapshots)
     row = installation(session)
     session.flush()
     session.refresh(row)  # triggers have counted

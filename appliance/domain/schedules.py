@@ -4,6 +4,7 @@
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -19,12 +20,13 @@ from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError
 from appliance.domain.fields import Identifier, Model, Name
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.requests import PoolName
-from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
+from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule, surplus
 from appliance.zfs.model import Snapshot
 
 SCHEDULES = 256
 SCRUB = "scrub"
 OVERDUE = "schedule-overdue"
+PAUSED = "schedule-paused"
 OVERDUE_GRACE_S = 300.0
 """A job may wait and take so long."""
 
@@ -138,6 +140,7 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
     update_alerts(session, f"schedule-missing-{schedule_id}", [])  # the next slot raises it again
     if not changed.enabled:
         update_alerts(session, f"schedule-{schedule_id}", [])
+    update_paused(session)
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
     if (lower or after.protect_days < before.protect_days) and not may_destroy:
         raise ForbiddenError(
@@ -151,6 +154,30 @@ def delete(session: Session, schedule_id: str) -> None:
     session.delete(schedule(session, schedule_id))
     for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
         update_alerts(session, area, [])
+    update_paused(session)
+
+
+def update_paused(session: Session, recovered: Iterable[Snapshot] = ()) -> None:
+    """After a recovery, pauses schedules that would destroy some of the `recovered` snapshots at once, with an alert for each.
+
+    In the recovered configuration a schedule may retain less, and nobody has confirmed that. The alert ends once the schedule is
+    enabled or deleted.
+    """
+    session.flush()
+    paused = {f"{PAUSED}:{row}" for row in session.scalars(select(Schedule.id).where(~Schedule.enabled))}
+    enabled = {row.id: row for row in session.scalars(select(Schedule).where(Schedule.enabled))}
+    too_many = Counter(
+        snapshot.properties[SCHEDULE].value
+        for snapshot in surplus(recovered, {key: retention(row) for key, row in enabled.items()})
+    )
+    findings = []
+    for key, count in too_many.items():
+        row = enabled[key]
+        row.enabled = False
+        text = f"schedule {row.name} is paused since the recovery: it would destroy snapshots that it does not retain ({count})"
+        remedy = f"Check what it retains, then run: zvaai schedule change {quote(row.name)} --enable"
+        findings.append(Finding(f"{PAUSED}:{key}", "warning", row.name, text, remedy))
+    update_alerts(session, PAUSED, findings, paused)
 
 
 def slot(row: Schedule, now: float) -> float:

@@ -264,7 +264,7 @@ class Recovery:
             with self._context.store.session() as session:
                 if not recovery.is_active(session):
                     raise ConflictError("the appliance is not in recovery mode")
-                recovery.end_recovery(session, self.pool_copies(session))
+                recovery.end_recovery(session, self.pool_copies(session), self._context.inventory.snapshots)
             self._decided()
 
     def take(
@@ -283,7 +283,9 @@ class Recovery:
             opened = sealed_copy.open_copy(chosen, context.seal, recovery_key)
             try:
                 with context.store.session() as session:
-                    changes = recovery.take(session, context.seal, chosen, opened, copies, caller, using)
+                    changes = recovery.take(
+                        session, context.seal, chosen, opened, copies, context.inventory.snapshots, caller, using
+                    )
                     if dry_run:
                         raise _DryRunError
             except _DryRunError:

@@ -2,12 +2,13 @@
 """Schedules of snapshots and scrubs: due times, alerts, retention and protection."""
 
 import datetime as dt
+import json
 import time
 import zoneinfo
 from typing import Any
 
 import pytest
-from simulators.appliance import Appliance
+from simulators.appliance import PASSWORD, Appliance
 from sqlalchemy import text
 
 from appliance.domain.errors import ConflictError
@@ -335,6 +336,29 @@ def test_only_an_admin_can_reduce_the_retention(appliance: Appliance, clock: Clo
     assert appliance.get(path)["keep"] == 20
     assert appliance.request("POST", f"{path}/run", role="operator").status_code == 403, "its snapshot displaces an older one"
     assert appliance.request("POST", f"{path}/run").status_code == 202
+
+
+def test_a_restored_schedule_destroys_no_snapshots_unasked(appliance: Appliance, clock: Clock) -> None:
+    """It is paused, with an alert, until an admin enables it."""
+    store = appliance.datastore("first")
+    path = f"/schedules/{clock.schedule(store, keep=2)}"
+    appliance.request("POST", "/configuration/recovery-key")
+    copy = {"file": json.dumps(appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json)}
+    appliance.request("PATCH", path, {"keep": 20})
+    clock.due()
+    clock.due()
+    appliance.request("POST", "/recovery", copy)
+    assert appliance.get(path)["enabled"], "it retains both snapshots"
+    appliance.request("PATCH", path, {"keep": 20})
+    clock.due()
+    changes = appliance.request("POST", "/recovery", copy).json
+    assert changes and "schedule often: enabled from True to False" in changes["changes"]
+    clock.due()
+    (alert,) = appliance.get("/alerts")["items"]
+    assert "often is paused" in alert["text"] and "(1)" in alert["text"] and "often --enable" in alert["remedy"]
+    assert len(names(appliance, store)) == 3
+    appliance.request("PATCH", path, {"enabled": True})
+    assert appliance.get("/alerts")["items"] == []
 
 
 def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appliance, clock: Clock) -> None:
