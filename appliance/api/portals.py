@@ -66,7 +66,7 @@ def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
 
 @resource.operation("PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change")
 def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse:
-    """Changes the given fields. Refused if hosts lose connections, unless forced."""
+    """Changes the given fields. Refused if hosts lose connections or could not log in again, unless forced."""
     for current in call.context.target.portals():
         if current.address == portal:
             break
@@ -84,7 +84,7 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse
 
 @resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete")
 def delete_portal(call: Call, portal: str, query: ForceQuery) -> EmptyResponse:
-    """Stops listening at a portal. Refused if hosts lose connections, unless forced."""
+    """Stops listening at a portal. Refused if hosts lose connections or could not log in again, unless forced."""
     call.subject = portal
     portals.delete(call.context, portal, force=query.force)
     return EmptyResponse()

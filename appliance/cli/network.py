@@ -92,7 +92,7 @@ def change_portal(
     advertised: Advertised = None,
     force: Force = False,
 ) -> None:
-    """Change a portal. Connections stay while their portal group has a portal."""
+    """Change a portal. Connections stay while their portal group has a portal. Refused if hosts could not log in again."""
     given: dict[str, Any] = {"address": address, "group_tag": group, "advertised": advertised}
     body = {key: value for key, value in given.items() if value is not None} | {"force": force}
     run.output.fields(run.client.call("PATCH", f"/portals/{quote(portal, safe='')}", body))

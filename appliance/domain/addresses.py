@@ -71,6 +71,13 @@ def join_portal(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def covers(portal: str, local: str) -> bool:
+    """Whether a portal listens at this address and port: an unspecified address is every address of its family."""
+    (address, port), (used_address, used_port) = split_portal(portal), split_portal(local)
+    listens, used = ipaddress.ip_address(address), ipaddress.ip_address(used_address)
+    return port == used_port and (listens == used or (listens.is_unspecified and listens.version == used.version))
+
+
 def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
     """Portals at addresses that hosts can use, each once: "every address" becomes each address of that family."""
     resolved: dict[str, None] = {}

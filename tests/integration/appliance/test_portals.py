@@ -85,7 +85,10 @@ def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target
         async with logged_in(appliance, SECOND):
             # The only portal of group 2: its hosts would lose their path.
             assert await asyncio.to_thread(refused, appliance, "DELETE", f"/portals/{SECOND}") == [ESX]
-            moved = await asyncio.to_thread(appliance.request, "PATCH", f"/portals/{SECOND}", {"address": THIRD})
+            # Nothing else listens at its address: it could not log in there again.
+            move = {"address": THIRD}
+            assert await asyncio.to_thread(refused, appliance, "PATCH", f"/portals/{SECOND}", move) == [ESX]
+            moved = await asyncio.to_thread(appliance.request, "PATCH", f"/portals/{SECOND}", {**move, "force": True})
             assert moved.status_code == 200, moved.text
             assert [session["initiator"] for session in appliance.get("/sessions")["items"]] == [ESX], "the session stays"
         assert await can_log_in(appliance, THIRD) and not await can_log_in(appliance, SECOND)
