@@ -147,7 +147,9 @@ Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the job to en
 Force = Annotated[bool, typer.Option("--force", help="Also while hosts use it.")]
 Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", "-g", help="A host group that sees it; repeat for several.")]
-Number = Annotated[int | None, typer.Option("--lun", help="LUN number; the default is the lowest free one.")]
+Number = Annotated[
+    int | None, typer.Option("--lun", help="LUN number; the default is the lowest free one, not of a deleted datastore.")
+]
 
 
 def group_ids(client: Client, names: list[str] | None) -> list[str]:

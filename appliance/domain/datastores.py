@@ -69,6 +69,8 @@ class Datastore:
     origin: str | None
     created_at: int
     lun: int | None = None
+    recorded_lun: int | None = None
+    """The number in its properties. A restore gives it to a deleted datastore again."""
     soft_threshold: int | None = None
     deleted_at: int | None = None
     previous_host_groups: tuple[str, ...] = ()
@@ -234,6 +236,7 @@ def _of_volume(volume: Volume, identity: Identity | None, shown: Shown, place: s
         "block_size": volume.volblocksize,
         "thick": volume.refreservation >= volume.volsize if identity is None or identity.thick is None else identity.thick,
         "lun": shown.luns.get(identity.uuid) if identity else None,
+        "recorded_lun": recorded_lun(identity),
         "device": place or volume.device,
     }
 
@@ -327,15 +330,20 @@ def recorded_lun(claim: Identity | Copy | None) -> int | None:
     return claim.lun if isinstance(claim, Identity) and claim.lun is not None and claim.lun < LUNS else None
 
 
-def free_lun(session: Session, preferred: int | None, pending: Collection[int | None] = ()) -> int:
-    """A LUN number that neither a datastore nor one of `pending` has: the preferred one if it is free, else the lowest."""
+def free_lun(session: Session, stores: Sequence[Datastore], preferred: int | None, pending: Collection[int | None] = ()) -> int:
+    """A LUN number that neither a datastore nor one of `pending` has: the preferred one if it is free, else the lowest.
+
+    Not the lowest is a number that one of `stores` has recorded: a host can still have the device of a deleted datastore, and
+    would write to the new one.
+    """
     taken = {*session.scalars(select(Presentation.lun)), *pending}
     if preferred is not None and preferred not in taken:
         return preferred
+    taken |= {store.recorded_lun for store in stores}
     for number in range(LUNS):
         if number not in taken:
             return number
-    raise ConflictError(f"all {LUNS} LUN numbers are taken")
+    raise ConflictError(f"all {LUNS} LUN numbers are taken, also by deleted datastores. Purge some of these")
 
 
 def check_lun(session: Session, lun: int, but: str | None = None) -> None:

@@ -34,7 +34,8 @@ def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datast
             if not isinstance(claim, identity.Identity):
                 continue
             if store.kind == domain.VMFS:
-                domain.present(session, claim.uuid, domain.free_lun(session, domain.recorded_lun(claim), luns), None)
+                number = domain.free_lun(session, stores, domain.recorded_lun(claim), luns)
+                domain.present(session, claim.uuid, number, None)
             else:
                 share = exports.free_share(session, store.name, claim.uuid, claim.share, shares)
                 exports.show(session, claim.uuid, exports.free_number(session, claim.export, numbers), share)

@@ -253,13 +253,14 @@ def complete(context: Context, dataset: str, guid: int | None = None) -> None:
 
 def choose_lun(context: Context, requested: int | None, previous: int | None = None) -> int:
     """The requested number, the previous one, or a free one; none that a running job has chosen."""
+    stores = context.datastores(60)
     with context.store.reading() as session:
         if requested is not None:
             domain.check_lun(session, requested)
         pending = {claims.lun for claims in pending_claims(context)}
         if requested is not None and requested in pending:
             raise ConflictError(f"LUN {requested} is taken by a running job")
-        return domain.free_lun(session, requested if requested is not None else previous, pending)
+        return domain.free_lun(session, stores, requested if requested is not None else previous, pending)
 
 
 def pending_claims(context: Context) -> list[Claims]:

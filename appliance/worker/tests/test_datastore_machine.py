@@ -59,10 +59,12 @@ class DatastoreMachine(RuleBasedStateMachine):
         """Names in use."""
         return {model.name for model in self.models.values() if model.state == "active"}
 
-    def free_lun(self, requested: int = 0) -> int:
-        """The requested number, or the lowest."""
-        taken = {model.lun for model in self.models.values() if model.state == "active"}
-        return requested if requested not in taken else next(number for number in range(100) if number not in taken)
+    def free_lun(self, previous: int | None = None) -> int:
+        """The previous number, or the lowest that no datastore has, not even a deleted one."""
+        active = {model.lun for model in self.models.values() if model.state == "active"}
+        if previous is not None and previous not in active:
+            return previous
+        return next(number for number in range(100) if number not in {model.lun for model in self.models.values()})
 
     def do(self, method: str, path: str, body: Any = None, *, refused: bool = False) -> Any:
         """The job's result, or None when it is refused, as it should be."""

@@ -55,6 +55,23 @@ def test_datastores_of_an_imported_pool_retain_their_free_numbers(appliance: App
     assert stored(appliance, store) == str(given)
 
 
+def test_the_number_of_a_deleted_datastore_is_not_given_until_the_purge(appliance: Appliance) -> None:
+    """A host with its stale device would write to the new disk."""
+    store = appliance.datastore("first")
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert details(appliance, appliance.datastore("second"))["lun"] == 1
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert details(appliance, store)["lun"] == 0
+    appliance.job("DELETE", f"/datastores/{store}")
+    chosen = appliance.datastore("third", lun=0)
+    assert details(appliance, chosen)["lun"] == 0, "an admin may choose it"
+    appliance.job("DELETE", f"/datastores/{chosen}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    assert details(appliance, appliance.datastore("fourth"))["lun"] == 2
+    appliance.job("POST", f"/datastores/{chosen}/purge")
+    assert details(appliance, appliance.datastore("fifth"))["lun"] == 0
+
+
 def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
     """A job that is queued and does not begin: the worker ends."""
     appliance.service.executor.stop()
