@@ -224,7 +224,10 @@ def adopt(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Make a datastore of a volume, a file system or a copy."""
+    """Make a datastore of a volume, a file system or a copy.
+
+    First stop the replication into the dataset: a later zfs receive -F destroys what hosts write after the adoption.
+    """
     try:
         names = None if known_as is None else json.loads(known_as)
     except ValueError as error:
