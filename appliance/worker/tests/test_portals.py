@@ -31,7 +31,7 @@ def test_a_host_retains_a_portal_at_its_address(
     """All of one group: its connections stay, but the host could not log in again."""
     assert isinstance(appliance.target, TargetSimulator)
     appliance.target.listening = [Portal(portal) for portal in portals]
-    appliance.target.logged_in = [LoggedIn(ESX, appliance.configuration.target.name, "192.0.2.7:50000", used, 0, None, 1)]
+    appliance.target.logged_in = [LoggedIn(ESX, appliance.target_name, "192.0.2.7:50000", used, 0, None, 1)]
     answer = appliance.request("DELETE", f"/portals/{removed}")
     assert answer.status_code == (200 if is_free else 409), answer.text
     if not is_free:
