@@ -53,8 +53,9 @@ def recover(
 ) -> None:
     """Show the copies of the configuration on pools, or take the configuration of a pool or of a file.
 
-    Without an option nothing is changed. A copy replaces the whole configuration, with all users. Only your user and password
-    stay. In recovery mode, jobs that have not ended fail. A copy of another server needs its recovery key.
+    Without an option nothing is changed. A copy replaces the whole configuration, with all users and the name of the iSCSI
+    target. Only your user and password stay. In recovery mode, jobs that have not ended fail. A copy of another server needs
+    its recovery key.
 
     Example: zvaai recover --from tank
     """

@@ -62,7 +62,7 @@ def rollback(
     store: Store,
     name: str,
     force: Force = False,
-    destroy_newer: Annotated[bool, typer.Option("--destroy-newer", help="With --yes: also if this destroys snapshots.")] = False,
+    destroy_newer: Annotated[bool, typer.Option("--destroy-newer", help="Destroy newer snapshots. Needed with --yes.")] = False,
     yes: Yes = False,
     wait: Wait = False,
 ) -> None:

@@ -21,8 +21,7 @@ _log = logging.getLogger("zvaai-helper")
 
 
 def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
-    """Loads the stored keys, and mounts the datastores below these directories that were locked. Raises EngineUnavailable."""
-    loaded = set()
+    """Loads the stored keys, and mounts the encrypted datastores below these directories. Raises EngineUnavailable."""
     for filesystem in engine.filesystems():
         encryption = filesystem.encryption
         if encryption is None or encryption.root != filesystem.name or PROPERTY not in filesystem.properties:
@@ -30,13 +29,11 @@ def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
         if encryption.key_status == KeyStatus.UNAVAILABLE:
             try:
                 keys.load_stored_key(filesystem.name)
-                loaded.add(filesystem.name)
-            except ZfsError as problem:
-                _log.warning("the key of %s is not loaded: %s", filesystem.name, problem)
-    if not loaded:
-        return
+            except (ZfsError, OSError, LookupError, ValueError) as problem:  # a damaged file, too
+                _log.warning("%s remains locked: %s", filesystem.name, problem)
     for filesystem in engine.filesystems():
-        if filesystem.encryption is None or filesystem.encryption.root not in loaded or filesystem.mounted:
+        encryption = filesystem.encryption
+        if encryption is None or encryption.key_status == KeyStatus.UNAVAILABLE or filesystem.mounted:
             continue
         is_to_be_mounted = filesystem.properties["canmount"].value == "on" and is_allowed(
             filesystem.mountpoint or "", directories

@@ -193,9 +193,10 @@ class Context:
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
     def sessions(self) -> list[LoggedIn]:
-        """Sessions of the iSCSI target, also by a name that the database does not know. Raises UnavailableError."""
+        """Sessions of our iSCSI target, and of those with a name of another database. Raises UnavailableError."""
+        name = self.target_name
         with as_domain_errors():
-            return self.target.sessions()
+            return [session for session in self.target.sessions() if is_ours(session.target, name)]
 
     def nfs_addresses(self) -> set[str]:
         """Addresses of users of NFS datastores; while the NFS server knows no client also networks. Raises UnavailableError."""

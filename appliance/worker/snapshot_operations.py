@@ -223,7 +223,7 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
             raise held(context, with_holds)
         unseen = [snapshot.tag for snapshot in newer if snapshot.tag not in request.destroy]
         if unseen:
-            raise ConflictError("newer snapshots would be destroyed", unseen)
+            raise ConflictError("newer snapshots would be destroyed, and the request does not name them", unseen)
         if newer and not request.may_destroy:
             names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")

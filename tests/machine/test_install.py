@@ -138,6 +138,7 @@ def test_hosts_write_and_survive_a_reboot(
         alone = stack.enter_context(machine_of(copy_of_server))
         alone.wait_for_boot()
         alone.run("test ! -e /dev/zvol_clone")
+        assert alone.run("stat -c '%a %U %G' /srv/zvaai").split() == ["710", "root", "zvaai-target"]
         alone.run("mountpoint /srv/zvaai/secret-* && grep -rq 'Pseudo = \"/secret\"' /run/zvaai-nfs/exports")
         writers.move(alone)
         writers.wait_for_more()

@@ -16,9 +16,6 @@ USED, OTHER, EVERY, EVERY_6 = "192.0.2.1:3260", "192.0.2.2:3260", "0.0.0.0:3260"
     [
         ((USED, OTHER), USED, USED, False),
         ((USED, OTHER), OTHER, USED, True),
-        ((USED, EVERY), USED, USED, True),
-        ((USED, EVERY), EVERY, USED, True),
-        ((OTHER, EVERY), EVERY, USED, False),
         ((USED, EVERY_6), USED, USED, False),
         ((EVERY, EVERY_6), EVERY_6, "[2001:db8::1]:3260", False),
         ((USED, "192.0.2.1:3261"), USED, USED, False),

@@ -357,6 +357,7 @@ def test_a_restored_schedule_destroys_no_snapshots_unasked(appliance: Appliance,
     (alert,) = appliance.get("/alerts")["items"]
     assert "often is paused" in alert["text"] and "(1)" in alert["text"] and "often --enable" in alert["remedy"]
     assert len(names(appliance, store)) == 3
+    assert appliance.request("PATCH", path, {"enabled": True}, "operator").status_code == 403, "that would destroy a snapshot"
     appliance.request("PATCH", path, {"enabled": True})
     assert appliance.get("/alerts")["items"] == []
 

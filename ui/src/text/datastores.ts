@@ -59,7 +59,7 @@ export const datastores = {
   adopt: {
     action: "Adopt",
     title: "Adopt a volume or file system",
-    lead: "It becomes a datastore with all its data. A copy of a datastore can take its place.",
+    lead: "It becomes a datastore with all its data. A copy of a datastore can take its place. First stop the replication into it: a later zfs receive -F destroys what hosts write.",
     submit: "Adopt",
     dataset: "Volume or file system",
     datasetHelp: "On imported pools: not a datastore yet, or the copy of one.",
@@ -125,7 +125,7 @@ export const datastores = {
       thresholdHelp: "Percent of the size, or empty for no warning. Hosts get a thin provisioning threshold event.",
       thresholdWrong: "Enter a whole number from 1 to 99.",
       lun: "LUN number",
-      lunHelp: "From 0 to 1023. If the field is empty, the lowest free number is used.",
+      lunHelp: "From 0 to 1023. If the field is empty, the lowest free number is used, not that of a deleted datastore.",
       lunWrong: "Enter a whole number from 0 to 1023.",
       encryption: "Encryption",
       encrypted: "Encrypt the datastore",

@@ -21,7 +21,7 @@ export const portals = {
   created: (portal: string) => `The target listens at ${portal}`,
   change: "Change",
   changeTitle: (portal: string) => `Change ${portal}`,
-  changeLead: "Connections stay while their portal group has a portal.",
+  changeLead: "Connections stay while their portal group has a portal. To log in again, hosts need one at their address.",
   changeSubmit: "Change",
   changed: (portal: string) => `${portal} was changed`,
   remove: "Remove",

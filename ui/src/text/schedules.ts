@@ -69,7 +69,7 @@ export const schedules = {
   run: {
     action: "Run now",
     title: (name: string) => `Run ${name} now`,
-    lead: "Takes the snapshots or starts the scrub now. The next regular run does not change.",
+    lead: "Takes the snapshots or starts the scrub now. Older snapshots that the schedule does not retain are deleted. The next regular run does not change.",
     submit: "Run now",
   },
   room: (needed: string, available: string) =>

@@ -97,7 +97,7 @@ export const system = {
     decide: "Decide",
     decideTitle: "Which configuration is right?",
     decideLead:
-      "A copy replaces the whole configuration: users, hosts, groups, access, schedules, receivers and settings. Only your user and password stay. Jobs that have not ended fail.",
+      "A copy replaces the whole configuration: users, hosts, groups, access, schedules, receivers, settings and the name of the iSCSI target. Only your user and password stay. Jobs that have not ended fail.",
     decideSubmit: "Use this configuration",
     decided: "Recovery mode has ended",
     source: "Configuration",

@@ -56,7 +56,7 @@ export const datastores: Texts["datastores"] = {
   adopt: {
     action: "Übernehmen",
     title: "Volume oder Dateisystem übernehmen",
-    lead: "Es wird mit allen Daten ein Datastore. Die Kopie eines Datastores kann an dessen Stelle treten.",
+    lead: "Es wird mit allen Daten ein Datastore. Die Kopie eines Datastores kann an dessen Stelle treten. Beenden Sie zuerst die Replikation in sie: Ein späteres zfs receive -F zerstört, was Hosts schreiben.",
     submit: "Übernehmen",
     dataset: "Volume oder Dateisystem",
     datasetHelp: "Auf importierten Pools: noch kein Datastore, oder die Kopie eines Datastores.",
@@ -122,7 +122,7 @@ export const datastores: Texts["datastores"] = {
       thresholdHelp: "Prozent der Größe, oder leer für keine Warnung. Hosts bekommen ein Thin-Provisioning-Ereignis.",
       thresholdWrong: "Geben Sie eine ganze Zahl von 1 bis 99 ein.",
       lun: "LUN-Nummer",
-      lunHelp: "Von 0 bis 1023. Ein leeres Feld bedeutet die niedrigste freie Nummer.",
+      lunHelp: "Von 0 bis 1023. Ein leeres Feld bedeutet die niedrigste freie Nummer, nicht die eines gelöschten Datastores.",
       lunWrong: "Geben Sie eine ganze Zahl von 0 bis 1023 ein.",
       encryption: "Verschlüsselung",
       encrypted: "Datastore verschlüsseln",

@@ -29,7 +29,8 @@ export const portals: Texts["portals"] = {
   created: (portal) => `Das Target lauscht an ${portal}`,
   change: "Ändern",
   changeTitle: (portal) => `${portal} ändern`,
-  changeLead: "Verbindungen bleiben, solange ihre Portalgruppe ein Portal hat.",
+  changeLead:
+    "Verbindungen bleiben, solange ihre Portalgruppe ein Portal hat. Für eine neue Anmeldung brauchen Hosts eines an ihrer Adresse.",
   changeSubmit: "Ändern",
   changed: (portal) => `${portal} wurde geändert`,
   remove: "Entfernen",

@@ -68,7 +68,7 @@ export const schedules: Texts["schedules"] = {
   run: {
     action: "Jetzt ausführen",
     title: (name) => `${name} jetzt ausführen`,
-    lead: "Erstellt die Snapshots oder startet den Scrub jetzt. Der nächste planmäßige Lauf ändert sich nicht.",
+    lead: "Erstellt die Snapshots oder startet den Scrub jetzt. Ältere Snapshots, die der Zeitplan nicht aufbewahrt, werden gelöscht. Der nächste planmäßige Lauf ändert sich nicht.",
     submit: "Jetzt ausführen",
   },
   room: (needed, available) =>

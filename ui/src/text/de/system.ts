@@ -95,7 +95,7 @@ export const system: Texts["system"] = {
     decide: "Entscheiden",
     decideTitle: "Welche Konfiguration ist richtig?",
     decideLead:
-      "Eine Kopie ersetzt die ganze Konfiguration: Benutzer, Hosts, Gruppen, Zugriffe, Zeitpläne, Empfänger und Einstellungen. Nur Ihr Benutzer und Passwort bleiben. Jobs, die noch nicht beendet sind, schlagen fehl.",
+      "Eine Kopie ersetzt die ganze Konfiguration: Benutzer, Hosts, Gruppen, Zugriffe, Zeitpläne, Empfänger, Einstellungen und den Namen des iSCSI-Targets. Nur Ihr Benutzer und Passwort bleiben. Jobs, die noch nicht beendet sind, schlagen fehl.",
     decideSubmit: "Diese Konfiguration benutzen",
     decided: "Der Wiederherstellungsmodus ist beendet",
     source: "Konfiguration",
