@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: status, readiness, settings, reconciling."""
 
+import contextlib
 import logging
 
 from sqlalchemy import func, select
@@ -24,6 +25,7 @@ from appliance.api.schemas.service import (
     TargetStateResponse,
 )
 from appliance.database.models import Alert, Host, Job, Setting
+from appliance.dataplane.target import AdoptedNames
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
@@ -118,6 +120,7 @@ def read_readiness(call: Call) -> ReadinessResponse:
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)
     name = call.context.target_name
+    names: list[AdoptedNames | None] = []
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
     with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
@@ -126,7 +129,9 @@ def read_readiness(call: Call) -> ReadinessResponse:
             {"host": host.id, "esxcli": host_lines(iqns.get(host.id, []), host.chap_name if chap else None)}
             for host in session.scalars(select(Host).order_by(Host.name))
         ]
-    lines = esxcli_lines(name, portals, naas)
+    with contextlib.suppress(DomainError):
+        names = [lun.lun.designation for target in call.context.served_targets() for lun in target.luns]
+    lines = esxcli_lines(name, portals, naas, [adopted.vendor for adopted in names if adopted and adopted.vendor])
     return ReadinessResponse.model_validate(
         {"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows}
     )

@@ -1,21 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands for ESXi hosts, ready to paste into their shell: every address, name and device in them is this appliance's own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
 ADAPTER = "HBA=$(esxcli iscsi adapter list | awk '/iscsi_vmk/ {print $1; exit}')"
 """The software iSCSI adapter, whose number differs between hosts. `iscsi_vmk` is its driver."""
 
 
-def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str]) -> list[str]:
-    """For each host, once. `portals` are addresses that hosts reach. Vendor and product are those of the target's INQUIRY."""
-    lines = [
-        'esxcli storage nmp satp rule add -s VMW_SATP_ALUA -V ZVAAI -P VMW_PSP_RR -O "policy=iops;iops=1" -c tpgs_on',
-        'esxcli storage core claimrule add -r 914 -t vendor -V ZVAAI -M "*" -P VAAI_FILTER -c Filter',
-        'esxcli storage core claimrule add -r 914 -t vendor -V ZVAAI -M "*" -P VMW_VAAIP_T10 -c VAAI -a -s -m 16',
+VENDOR = "ZVAAI"
+"""Of the target's INQUIRY, but for LUNs that retain the names of another target."""
+
+
+def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str], vendors: Iterable[str] = ()) -> list[str]:
+    """For each host, once. `portals` are addresses that hosts reach, `vendors` those of INQUIRY other than ours."""
+    lines = ["# Before the host sees a LUN: rules apply to new devices. If it sees one already, reboot it afterwards"]
+    for rule, vendor in enumerate([VENDOR, *sorted(set(vendors) - {VENDOR})], 914):
+        by_vendor = f"-V {quote(vendor)}"
+        lines += [
+            f'esxcli storage nmp satp rule add -s VMW_SATP_ALUA {by_vendor} -P VMW_PSP_RR -O "policy=iops;iops=1" -c tpgs_on',
+            f'esxcli storage core claimrule add -r {rule} -t vendor {by_vendor} -M "*" -P VAAI_FILTER -c Filter',
+            f'esxcli storage core claimrule add -r {rule} -t vendor {by_vendor} -M "*" -P VMW_VAAIP_T10 -c VAAI -a -s -m 16',
+        ]
+    lines += [
         "esxcli storage core claimrule load -c Filter",
         "esxcli storage core claimrule load -c VAAI",
+        "esxcli storage core claimrule run -c Filter",
         "esxcli system settings advanced set -o /DataMover/HardwareAcceleratedMove -i 1",
         "esxcli system settings advanced set -o /DataMover/HardwareAcceleratedInit -i 1",
         "esxcli system settings advanced set -o /VMFS3/HardwareAcceleratedLocking -i 1",
@@ -36,9 +46,12 @@ def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
         return []
     names = "|".join(name.replace(".", "\\.") for name in iqns)
     registered = f"This host is registered as {iqns[0]}"
-    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -E {quote(names)} || echo {quote(registered)}"]
+    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -Ei {quote(names)} || echo {quote(registered)}"]
     if chap_name is not None:
-        lines.append(f"# CHAP is required: set the name {chap_name} and its secret in the properties of the iSCSI adapter")
+        lines.append(
+            f"# CHAP is required: set the name {chap_name} and its secret in the properties of the iSCSI adapter."
+            ' Select "Use unidirectional CHAP unless prohibited by target": discovery has no CHAP'
+        )
     return lines
 
 

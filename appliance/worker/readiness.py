@@ -14,7 +14,6 @@ from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
-from appliance.domain.esxcli import ADAPTER
 from appliance.domain.hosts import all_initiators
 from appliance.domain.readiness import FAILED, OK, UNKNOWN, WARNING, Check
 from appliance.domain.secrets import Seal, SealedError
@@ -118,12 +117,17 @@ def _target(facts: Facts) -> Iterator[Check]:
     if not portals:
         remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
         yield Check("portals", "Hosts reach a portal", FAILED, f"it listens at {listening} only", remedy)
-    elif count < 2:
+        return
+    everywhere = next((portal for portal in facts.status.portals if portal.startswith(("0.0.0.0:", "[::]:"))), None)
+    replacing = f"zvaai portal add --interface NAME1 --replace {everywhere}; zvaai portal add --interface NAME2 --group 2"
+    if count < 2:
         remedy = "Give a second network interface an address in another network"
-        if everywhere := [portal for portal in facts.status.portals if portal.startswith(("0.0.0.0:", "[::]:"))]:
-            replacing = f"zvaai portal add --interface NAME1 --replace {everywhere[0]}"
-            remedy += f". Then each network its portal: {replacing}; zvaai portal add --interface NAME2 --group 2"
+        if everywhere:
+            remedy += f". Then each network its portal: {replacing}"
         yield Check("portals", title, WARNING, f"all paths use one network interface: {addresses}", remedy)
+    elif everywhere:
+        evidence = f"hosts use all networks of this server, perhaps also that of the management: {addresses}"
+        yield Check("portals", title, WARNING, evidence, f"Each storage network its portal: {replacing}")
     else:
         yield Check("portals", title, OK, f"{count} network interfaces: {addresses}")
 
@@ -155,13 +159,6 @@ def _datastores(facts: Facts) -> Iterator[Check]:
             evidence = f"blocks of {store.block_size} bytes are larger than VMFS reclaims"
             remedy = "The block size cannot change. Create a datastore with 64 KiB (the default) and move the VMs"
             yield Check("unmap", "VMFS reclaims space", FAILED, evidence, remedy, store.id)
-
-
-def _log_in(portals: list[str]) -> list[str]:
-    commands = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
-    return (
-        [ADAPTER, *commands, "esxcli storage core adapter rescan --all"] if commands else ["add a portal first: zvaai portal add"]
-    )
 
 
 def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
@@ -196,8 +193,7 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
             result = UNKNOWN if facts.target_problem else OK if seen else WARNING
-            portals = reachable(facts.status.portals, facts.local) if facts.status else []
-            remedy = "" if seen else "; ".join(_log_in(portals))
+            remedy = "" if seen else "enter on the host what zvaai readiness prints for ESXi hosts"
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap_required and host.chap_secret is None:
             evidence = "CHAP is required, and the host has no secret"

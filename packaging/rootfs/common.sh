@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shared by the scripts of packaging/ and tests/; sourced. Sets: repository, scratch, cache, root (the Debian 13 root folder).
 # shellcheck shell=bash
+umask 022 # web servers read the repository that is made here
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Files of this checkout: logs, guests, and links to its builds.
 scratch=$repository/.cache

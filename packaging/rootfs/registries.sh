@@ -2,6 +2,9 @@
 # How a root folder reaches the package registries that this machine reaches; sourced.
 # shellcheck shell=bash
 
+# apt's settings of this machine: mmdebstrap and apt inside read only those of their root folder.
+registry_apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries)[^ ]* "' || true; }
+
 # What this machine needs to reach package registries, the root folder needs too. usage: carry_registry_settings ROOT
 carry_registry_settings() {
   local root=$1 file
@@ -9,7 +12,7 @@ carry_registry_settings() {
   for file in /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/pip.conf; do
     [ ! -e "$file" ] || cp -rL "$file" "$root$(dirname "$file")/"
   done
-  apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries)[^ ]* "' >"$root/etc/apt/apt.conf.d/90zvaai-host" || true
+  registry_apt_settings >"$root/etc/apt/apt.conf.d/90zvaai-host"
   for file in .config/pip/pip.conf .pip/pip.conf .npmrc .cargo/config.toml; do
     [ ! -f "${HOME:-/root}/$file" ] || install -D -m 600 "${HOME:-/root}/$file" "$root/root/$file"
   done

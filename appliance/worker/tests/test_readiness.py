@@ -6,6 +6,7 @@ from simulators.appliance import Appliance
 
 from appliance.dataplane.target import Status
 from appliance.domain.addresses import Address
+from appliance.domain.esxcli import esxcli_lines
 
 FIRST, SECOND = Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2")
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -26,7 +27,7 @@ def portals(appliance: Appliance) -> dict[str, str]:
     ("addresses", "at", "result"),
     [
         ([FIRST], ["0.0.0.0:3260"], "warning"),
-        ([FIRST, SECOND], ["0.0.0.0:3260"], "ok"),
+        ([FIRST, SECOND], ["0.0.0.0:3260"], "warning"),
         ([FIRST, SECOND], ["192.0.2.2:3260"], "warning"),
         ([FIRST, SECOND], ["192.0.2.2:3260", "198.51.100.2:3260"], "ok"),
         ([FIRST], ["127.0.0.1:3260"], "failed"),
@@ -55,7 +56,14 @@ def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.Monkey
         assert (
             f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {response['target']}" in response["esxcli"]
         )
+    lines = esxcli_lines("iqn.2026-11.example:t", [], [], ["LIO-ORG", "ZVAAI", "LIO-ORG"])
+    rules = [line.split(" -r ")[1].split(" -t ")[0] + line.split(" -V ")[1].split(" -M ")[0] for line in lines if "VAAIP" in line]
+    assert rules == ["914ZVAAI", "915LIO-ORG"], "adopted LUNs retain their vendor"
     (host,) = response["hosts"]
     assert host["host"] == appliance.get("/hosts")["items"][0]["id"] and "iqn\\.1998-01\\.com\\.vmware:esx1" in host["esxcli"][0]
     text = str(response)
-    assert "0.0.0.0" not in text.replace("listening at 0.0.0.0:3260", "") and "SERVER" not in text and "PORTAL" not in text
+    assert (
+        "0.0.0.0" not in text.replace("listening at 0.0.0.0:3260", "").replace("--replace 0.0.0.0:3260", "")
+        and "SERVER" not in text
+        and "PORTAL" not in text
+    )

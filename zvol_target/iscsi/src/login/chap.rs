@@ -161,6 +161,12 @@ impl Chap {
     }
 }
 
+/// An iSCSI name in lower case (RFC 3722): ESXi sends its own as it is written, and the account has it in lower case.
+fn folded(name: &str) -> String {
+    name.parse::<IscsiName>()
+        .map_or_else(|_| name.to_owned(), |name| name.to_string())
+}
+
 impl Challenge {
     /// The account whose secret matches `response`. Takes the same time for a wrong name and a wrong secret.
     fn check<'a>(
@@ -177,7 +183,9 @@ impl Challenge {
                 .algorithm
                 .response(self.identifier, secret, &self.bytes);
             let mut equal = expected.ct_eq(response);
-            equal &= account.name.as_bytes().ct_eq(name.as_bytes());
+            equal &= folded(&account.name)
+                .as_bytes()
+                .ct_eq(folded(name).as_bytes());
             let is_theirs = account
                 .initiators
                 .as_ref()
@@ -261,6 +269,27 @@ mod tests {
             )
             .unwrap();
             assert!(matches!(chap, Chap::Done { account } if account == "user"));
+        }
+    }
+
+    #[test]
+    fn an_iscsi_name_matches_in_upper_case_and_another_name_does_not() {
+        for (account, sent, accepted) in [
+            (
+                "iqn.1998-01.com.vmware:esx1",
+                "iqn.1998-01.com.vmware:ESX1",
+                true,
+            ),
+            ("user", "USER", false),
+        ] {
+            let mut known = authentication(false);
+            known.incoming[1].name = account.to_owned();
+            let mut chap = Chap::AwaitAlgorithm;
+            let (identifier, challenge) = challenge(&mut chap, "5");
+            let response = Algorithm::Md5.response(identifier, b"incoming secret", &challenge);
+            let response = keys(&[("CHAP_N", sent), ("CHAP_R", &format_binary(&response))]);
+            let result = chap.step(&response, &known, &initiator(), &mut Vec::new());
+            assert_eq!(result.is_ok(), accepted, "{sent}");
         }
     }
 
