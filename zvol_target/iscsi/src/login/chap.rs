@@ -161,7 +161,7 @@ impl Chap {
     }
 }
 
-/// An iSCSI name in lower case (RFC 3722): ESXi sends its own as it is written, and the account has it in lower case.
+/// An iSCSI name in lower case (RFC 3722): hosts send theirs as it is written, and accounts have it in lower case.
 fn folded(name: &str) -> String {
     name.parse::<IscsiName>()
         .map_or_else(|_| name.to_owned(), |name| name.to_string())
