@@ -14,6 +14,8 @@
 
 import ipaddress
 import os
+import re
+import secrets
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -21,10 +23,17 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
-TARGET_PREFIX = "iqn.2026-11.zvaai:"
-"""Of the iSCSI names that installations make. 12 random hexadecimal digits follow, because iSCSI names are unique worldwide
-(RFC 7143, 4.2.7.1).
-"""
+_MADE_TARGET_NAME = re.compile(r"iqn\.2026-11\.zvaai:[0-9a-f]{12}")
+
+
+def new_target_name() -> str:
+    """A name for an installation's iSCSI target, random because such names are unique worldwide (RFC 7143, 4.2.7.1)."""
+    return f"iqn.2026-11.zvaai:{secrets.token_hex(6)}"
+
+
+def is_made_target_name(name: str) -> bool:
+    """Whether an installation made this name."""
+    return _MADE_TARGET_NAME.fullmatch(name) is not None
 
 
 class ConfigurationError(Exception):

@@ -25,7 +25,6 @@ from appliance.api.schemas.service import (
     TargetStateResponse,
 )
 from appliance.database.models import Alert, Host, Job, Setting
-from appliance.dataplane.target import AdoptedNames
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
@@ -120,7 +119,7 @@ def read_readiness(call: Call) -> ReadinessResponse:
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)
     name = call.context.target_name
-    names: list[AdoptedNames | None] = []
+    vendors: set[str] = set()
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
     with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
@@ -130,8 +129,9 @@ def read_readiness(call: Call) -> ReadinessResponse:
             for host in session.scalars(select(Host).order_by(Host.name))
         ]
     with contextlib.suppress(DomainError):
-        names = [lun.lun.designation for target in call.context.served_targets() for lun in target.luns]
-    lines = esxcli_lines(name, portals, naas, [adopted.vendor for adopted in names if adopted and adopted.vendor])
+        adopted = [lun.lun.designation for target in call.context.served_targets() for lun in target.luns]
+        vendors = {names.vendor for names in adopted if names and names.vendor}
+    lines = esxcli_lines(name, portals, naas, vendors)
     return ReadinessResponse.model_validate(
         {"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows}
     )

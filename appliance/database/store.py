@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import secrets
 import threading
 import uuid
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, insert
 from sqlalchemy.orm import Session, sessionmaker
 
-from appliance.config import TARGET_PREFIX
+from appliance.config import new_target_name
 from appliance.database.generation import TARGET, triggers
 from appliance.database.models import Base, Installation, Setting
 
@@ -95,8 +94,7 @@ def create_tables(engine: Engine) -> None:
                 " Start the version of the appliance that wrote it."
             )
         Base.metadata.create_all(connection)
-        name = TARGET_PREFIX + secrets.token_hex(6)
-        connection.execute(insert(Setting).values(name=TARGET, value={"name": name}))
+        connection.execute(insert(Setting).values(name=TARGET, value={"name": new_target_name()}))
         for trigger in triggers():
             connection.exec_driver_sql(trigger)
         connection.execute(insert(Installation).values(number=1, id=str(uuid.uuid4()), generation=0))

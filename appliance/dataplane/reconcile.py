@@ -11,13 +11,12 @@
 It removes access before it grants access, so that a later failure leaves no host with too much. A second run changes nothing.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Concatenate
 
-from appliance.config import TARGET_PREFIX
+from appliance.config import is_made_target_name
 from appliance.dataplane.target import CHANGING_TOGETHER, HostGroup, Lun, ServedTarget, TargetRefusedError
 from appliance.dataplane.target_socket import TargetSocket
 
@@ -112,27 +111,21 @@ def differences(desired: DesiredState, served: ServedTarget | None, groups: list
 
 def is_ours(name: str, ours: str) -> bool:
     """Whether a target has our name, or a name that another database made."""
-    return name == ours or re.fullmatch(rf"{re.escape(TARGET_PREFIX)}[0-9a-f]{{12}}", name) is not None
+    return name == ours or is_made_target_name(name)
 
 
-def _delete_target(name: str) -> Step:
-    def delete(control: TargetSocket) -> None:
-        if control.delete_target(name) is False:
-            raise _StillOpenError(
-                -32008, f"target {name} is removed, but running commands have not ended: volumes are still open"
-            )
+def _removal(what: str, remove: Callable[[TargetSocket], bool | None]) -> Step:
+    """`remove` returns False while a volume is still open."""
 
-    return delete
+    def step(control: TargetSocket) -> None:
+        if remove(control) is False:
+            raise _StillOpenError(-32008, f"{what} is removed, but running commands have not ended: a volume is still open")
+
+    return step
 
 
 def _delete_lun(target: str, number: int) -> Step:
-    def delete(control: TargetSocket) -> None:
-        if control.delete_lun(target, number) is False:
-            raise _StillOpenError(
-                -32008, f"LUN {number} is removed, but running commands have not ended: its volume is still open"
-            )
-
-    return delete
+    return _removal(f"LUN {number}", lambda control: control.delete_lun(target, number))
 
 
 def _removals(desired: DesiredState, served: ServedTarget) -> Differences:
@@ -241,7 +234,7 @@ def reconcile(control: TargetSocket, desired: DesiredState) -> Outcome:
     targets = {target.name: target for target in control.targets()}
     # First: they have the volumes of the LUNs open.
     steps = [
-        Difference(f"target {name} should not exist", _delete_target(name))
+        Difference(f"target {name} should not exist", _removal(f"target {name}", methodcaller("delete_target", name)))
         for name in targets
         if name != desired.target and is_ours(name, desired.target)
     ]

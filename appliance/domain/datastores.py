@@ -333,8 +333,8 @@ def recorded_lun(claim: Identity | Copy | None) -> int | None:
 def free_lun(session: Session, stores: Sequence[Datastore], preferred: int | None, pending: Collection[int | None] = ()) -> int:
     """A LUN number that neither a datastore nor one of `pending` has: the preferred one if it is free, else the lowest.
 
-    Not the lowest is a number that one of `stores` has recorded: a host can still have the device of a deleted datastore, and
-    would write to the new one.
+    The lowest is none that one of `stores` has recorded: a host can still have the device of a deleted datastore, and would write
+    to the new one.
     """
     taken = {*session.scalars(select(Presentation.lun)), *pending}
     if preferred is not None and preferred not in taken:

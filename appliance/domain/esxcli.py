@@ -14,7 +14,7 @@ VENDOR = "ZVAAI"
 
 def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str], vendors: Iterable[str] = ()) -> list[str]:
     """For each host, once. `portals` are addresses that hosts reach, `vendors` those of INQUIRY other than ours."""
-    lines = ["# Before the host sees a LUN: rules apply to new devices. If it sees one already, reboot it afterwards"]
+    lines = ["# Enter these before the host sees a LUN: the rules apply to new devices. Reboot a host that sees one already"]
     for rule, vendor in enumerate([VENDOR, *sorted(set(vendors) - {VENDOR})], 914):
         by_vendor = f"-V {quote(vendor)}"
         lines += [

@@ -140,7 +140,8 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
     update_alerts(session, f"schedule-missing-{schedule_id}", [])  # the next slot raises it again
     if not changed.enabled:
         update_alerts(session, f"schedule-{schedule_id}", [])
-    if after.enabled and not before.enabled and not may_destroy and is_paused_since_recovery(session, schedule_id):
+    paused = any(alert.key == f"{PAUSED}:{schedule_id}" for alert in open_alerts(session, PAUSED))
+    if paused and after.enabled and not may_destroy:
         raise ForbiddenError(f"only an admin may resume {changed.name} after the recovery: that destroys snapshots")
     update_paused(session)
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
@@ -157,10 +158,6 @@ def delete(session: Session, schedule_id: str) -> None:
     for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
         update_alerts(session, area, [])
     update_paused(session)
-
-
-def is_paused_since_recovery(session: Session, schedule_id: str) -> bool:
-    return any(alert.key == f"{PAUSED}:{schedule_id}" for alert in open_alerts(session, PAUSED))
 
 
 def update_paused(session: Session, recovered: Iterable[Snapshot] = ()) -> None:

@@ -3,8 +3,8 @@
 
 A mount in another place, or a set-uid file, could make the caller root. A mountpoint is one name below a directory that only root
 can write. It is never inherited, because a client may have made a link below a mounted file system. All mounts are nosuid, nodev
-and noexec, but OpenZFS mounts snapshots below .zfs/snapshot without these: only root and the users of target and worker enter it
-(packaging/systemd/zvaai.tmpfiles). A pool with the running system is never changed.
+and noexec. Snapshots below .zfs/snapshot are not: OpenZFS mounts them itself. So only root and the users of target and worker may
+enter the directory (packaging/systemd/zvaai.tmpfiles). A pool with the running system is never changed.
 """
 
 import fcntl

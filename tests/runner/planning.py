@@ -11,7 +11,7 @@ from runner.suites import BUILDS, REPOSITORY, SUITES, Run, Suite
 
 RESULTS = REPOSITORY / ".cache" / "results"
 SEED = os.environ.get("ZVAAI_SEED", "1")
-GUEST_SECONDS = 7200
+GUEST_SECONDS = 3600
 """Timeout of a guest: many times the longest duration."""
 SETTINGS = {
     Run.TEST: {"ZVAAI_ATS_SECONDS": "6", "ZVAAI_FULL_POOL_SECONDS": "5"},
@@ -65,7 +65,8 @@ def _command(suite: Suite, run: Run) -> list[str]:
     pytest += files_of(suite)
     if suite.guest:
         variables = [word for name, value in settings(run).items() for word in ("--env", f"{name}={value}")]
-        return ["packaging/uml/run", "--timeout", str(GUEST_SECONDS), "--disk", "6G", "--disk", "2G", *variables, *pytest]
+        limit = str(GUEST_SECONDS * (2 if run is Run.LONG else 1))
+        return ["packaging/uml/run", "--timeout", limit, "--disk", "6G", "--disk", "2G", *variables, *pytest]
     return ["packaging/rootfs/enter", *([] if suite.network else ["--private-network"]), *pytest]
 
 

@@ -117,3 +117,4 @@ def test_locked_datastores_are_mounted(simulator: Simulator, tmp_path: Path) -> 
         file.write_text("damaged")
     simulator.unload_key("tank/zvaai-encrypted")
     unlock(simulator, DIRECTORIES, keys)
+    assert not simulator.filesystem("tank/zvaai-encrypted/store").mounted

@@ -281,6 +281,8 @@ def test_anonymous_requests_are_limited(tmp_path: Path, method: str, path: str, 
             assert {response.status_code for response in responses} == {502, 429}
             refused = next(response for response in responses if response.status_code == 429)
             assert refused.json()["retry_after"] == 1 and refused.headers["Retry-After"] == "1"
+            if zone == "login":
+                assert client.get("https://localhost:8448/api/v1/health/live").status_code == 502, "other requests are admitted"
     finally:
         assert frontend.stop() == 0
 

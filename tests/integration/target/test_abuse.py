@@ -29,7 +29,7 @@ from support.worker import Figures, Worker, peak_memory_bytes, worker
 
 SLOWEST = 8
 """Limit for the slowdown of the working host. Stalled peers cost nothing; a flooding peer takes CPU time on the same machine."""
-LONGEST_SECONDS = 4.0
+LONGEST_SECONDS = 2.0
 """Limit for a command of the working host."""
 ATTEMPTS = 5
 """Speed is compared with that of a moment before; other load of the machine may start then, but not on each attempt."""
