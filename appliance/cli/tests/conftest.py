@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from simulators.appliance import Appliance, running
-from typer.testing import CliRunner
+from typer.main import get_command
 from werkzeug.serving import make_server
 
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
+
+COMMAND = get_command(application)
+"""Built once: that takes longer than most commands."""
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Command:
         """Exit code, and all that it prints; without `stderr` only its standard output."""
         environment = {"XDG_CONFIG_HOME": str(self.home), "ZVAAI_URL": url or self.url}
         environment["ZVAAI_TOKEN"] = self.appliance.tokens[role] if role else ""
-        result = CliRunner(mix_stderr=stderr, env=environment).invoke(application, list(words), input=text, prog_name="zvaai")
+        result = CliRunner(mix_stderr=stderr, env=environment).invoke(COMMAND, list(words), input=text, prog_name="zvaai")
         if isinstance(result.exception, CommandError):
             return result.exception.exit_code, f"{result.stdout}{result.exception}"
         if result.exception is not None and not isinstance(result.exception, SystemExit):
