@@ -28,6 +28,7 @@ from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
+from appliance.domain.capacity import fullness
 from appliance.domain.certificate import describe, described
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
@@ -66,10 +67,10 @@ def read_status(call: Call) -> StatusResponse:
     try:
         pools = [
             PoolStateResponse(
-                name=pool.name, health=pool.health, size=pool.size, free=pool.free, problem=pool.status,
+                name=pool.name, health=pool.health, size=pool.size, used_percent=fullness(pool, root)[0], problem=pool.status,
                 warning_percent=limits.warning, critical_percent=limits.critical,
             )
-            for pool, limits, _ in call.worker.pools()
+            for pool, limits, root in call.worker.pools()
         ]  # fmt: skip
     except DomainError as error:
         problem = str(error)

@@ -13,7 +13,7 @@ from appliance.domain.capacity import Thresholds
 from appliance.domain.disks import DiskReport
 from appliance.domain.errors import ForbiddenError, NotFoundError
 from appliance.worker import pool_operations
-from appliance.zfs.model import Pool
+from appliance.zfs.model import Filesystem, Pool
 
 resource = Resource("pools", name="pool")
 
@@ -24,9 +24,9 @@ def list_pools(call: Call, query: ListQuery) -> Page[schemas.PoolResponse]:
     return page(schemas.PoolResponse, call.worker.pools(), query, lambda row: row[0].name, lambda row: _shown(*row))
 
 
-def _shown(pool: Pool, limits: Thresholds, available: int | None) -> schemas.PoolResponse:
+def _shown(pool: Pool, limits: Thresholds, root: Filesystem | None) -> schemas.PoolResponse:
     values = {field.name: getattr(pool, field.name) for field in fields(pool)}
-    values |= {"upgradable": pool.upgradable, "available": available}
+    values |= {"upgradable": pool.upgradable, "available": root.space.available if root else None}
     return schemas.PoolResponse.model_validate(values | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 

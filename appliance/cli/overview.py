@@ -108,11 +108,9 @@ def status(run: Run) -> None:
         if status["storage_problem"]:
             print(f"  storage   {bad}  {status['storage_problem']}")
         for pool in status["pools"]:
-            used = 100 - 100 * int(pool["free"]) // max(1, int(pool["size"]))
-            state = ok if pool["health"] == "ONLINE" and used < pool["warning_percent"] else bad
-            print(
-                f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
-            )
+            used = f"{pool['used_percent']} % of {size(pool['size'])} used"
+            state = ok if pool["health"] == "ONLINE" and pool["used_percent"] < pool["warning_percent"] else bad
+            print(f"  pool      {state}  {pool['name']}: {pool['health']}, {used}  {pool['problem']}")
         print(f"  jobs      {status['active_jobs']} running")
         for alert in alerts:
             mark = "" if alert["acknowledged_at"] is None else f"  (acknowledged by {alert['acknowledged_by']})"

@@ -10,7 +10,7 @@ from appliance.domain.errors import InvalidError
 from appliance.domain.identity import has_its_guid
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE, unlisted
-from appliance.zfs.model import Dataset, Source
+from appliance.zfs.model import Dataset, Filesystem, Pool, Source
 
 COPY_REMEDY = (
     "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
@@ -22,6 +22,10 @@ LUN_REMEDY = "zvaai pool list; zpool status. The target tries again by itself. I
 ROOM_REMEDY = "Add vdevs, delete snapshots, or purge deleted datastores (zvaai datastore list --state deleted)"
 """Remedy for a pool without space. A deleted datastore keeps its space until it is purged."""
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
+RESERVED_PERCENT = 5
+"""OpenZFS holds back some 3 % of a pool: with less difference, only the use of the disks is reported."""
+CLEARED_BELOW_PERCENT = 2
+"""Snapshots and UNMAP move a pool around a threshold: without this each crossing would be a mail."""
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
 
@@ -56,32 +60,58 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
     return thresholds
 
 
+def roots_of(inventory: Inventory) -> dict[str, Filesystem]:
+    """The root dataset of each pool that can be read, by the pool's name."""
+    names = {pool.name for pool in inventory.pools}
+    return {filesystem.name: filesystem for filesystem in inventory.filesystems if filesystem.name in names}
+
+
 def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingProxyType({})) -> dict[str, Thresholds]:
     """Thresholds of each pool, by name. For a pool whose root dataset cannot be read because it is suspended, those of `before`,
     by GUID.
     """
-    names = {pool.name for pool in inventory.pools}
-    roots = {filesystem.name: filesystem for filesystem in inventory.filesystems if filesystem.name in names}
+    roots = roots_of(inventory)
     visible = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
     known = {pool.name: before[pool.guid] for pool in inventory.pools if pool.guid in before}
     return known | visible
 
 
+def _severity(percent: int, limit: Thresholds, before: str | None) -> str | None:
+    """By the thresholds. With an open alert of severity `before` it lowers only CLEARED_BELOW_PERCENT below one."""
+    if percent >= limit.critical - (CLEARED_BELOW_PERCENT if before == "critical" else 0):
+        return "critical"
+    return "warning" if percent >= limit.warning - (CLEARED_BELOW_PERCENT if before else 0) else None
+
+
+def fullness(pool: Pool, root: Dataset | None) -> tuple[int, str]:
+    """Used percent of a pool, and a text about it. It counts reserved space if that leaves clearly less room than the disks."""
+    percent = 100 * pool.allocated // pool.size if pool.size else 0
+    if root is not None:
+        # For datasets a block counts as often as it is cloned. With parity they can use less than `size`; with dedup they seem to
+        # use more.
+        usable = min(root.space.used + root.space.available - pool.bclone_saved, pool.size)
+        taken = 100 * (usable - root.space.available) // usable if usable > 0 else percent
+        if taken > percent + RESERVED_PERCENT:
+            return taken, f"{taken} % of pool {pool.name} are used or reserved ({percent} % are used)"
+    return percent, f"pool {pool.name} is {percent} % full"
+
+
 def findings(
-    inventory: Inventory, stores: Sequence[Datastore], before: Mapping[int, Thresholds] = MappingProxyType({})
+    inventory: Inventory,
+    stores: Sequence[Datastore],
+    before: Mapping[int, Thresholds] = MappingProxyType({}),
+    opened: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
     """Findings about pools by their usage and health, about datastores by their thresholds, and about datastores that are not
-    served. `before` as for `thresholds`.
+    served. `before` as for `thresholds`; `opened` has the severities of open alerts by key.
     """
     findings = []
-    limits = thresholds(inventory, before)
+    limits, roots = thresholds(inventory, before), roots_of(inventory)
     for pool in inventory.pools:
-        percent, limit = 100 * pool.allocated // pool.size if pool.size else 0, limits.get(pool.name, Thresholds())
-        if percent >= limit.warning:
-            severity = "critical" if percent >= limit.critical else "warning"
-            findings.append(
-                Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", ROOM_REMEDY)
-            )
+        (percent, text), limit = fullness(pool, roots.get(pool.name)), limits.get(pool.name, Thresholds())
+        key = f"capacity:pool:{pool.name}"
+        if severity := _severity(percent, limit, opened.get(key)):
+            findings.append(Finding(key, severity, pool.name, text, ROOM_REMEDY))
         # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
@@ -100,11 +130,12 @@ def findings(
         if store.state == "missing" and hidden:  # its dataset can be in such a pool
             continue
         percent = 100 * store.referenced // store.size if store.size else 0
-        if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
+        key, threshold = f"capacity:datastore:{store.id}", store.soft_threshold or 101
+        if store.state == "active" and _severity(percent, Thresholds(threshold, 101), opened.get(key)):
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
             command = f"zvaai datastore {'grow' if store.kind == VMFS else 'quota'} {store.name} SIZE"
             remedy = f"Move VMs to another datastore, or run: {command}"
-            findings.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, remedy))
+            findings.append(Finding(key, "warning", store.id, text, remedy))
         if store.state == "active" and (store.becoming_thick or (store.thick and store.reserved < store.guaranteed)):
             had = f"{store.reserved} of {store.guaranteed}"
             text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards: datastores that lose writes in a power cut, and a certificate that ends."""
+"""Hazards: datastores that lose writes in a power cut, a certificate that ends, and a full system disk."""
 
+import shutil
 import time
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 
-SYNC, QUEUE, CERTIFICATE = "sync", "queue", "certificate"
+SYNC, QUEUE, CERTIFICATE, DISK = "sync", "queue", "certificate", "disk"
+WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
 the appliance's.
@@ -37,6 +40,16 @@ def renewed(certificate: Certificate) -> Finding:
     text = f"The appliance has another certificate, with the SHA-256 fingerprint {certificate.fingerprint}"
     remedy = "Compare it with: journalctl -u zvaai-frontend. Then run zvaai login again on each machine with the command"
     return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:23]}", "info", "appliance", text, remedy)
+
+
+def of_system_disk(folder: Path) -> list[Finding]:
+    """Where the database is. Without space it takes no change, and alerts are not even sent."""
+    free = shutil.disk_usage(folder).free
+    if free >= WARNING_BYTES:
+        return []
+    text = f"The file system of {folder} has {free >> 20} MiB left. Without space zvaai can store no change, and send no alert"
+    severity = "critical" if free < CRITICAL_BYTES else "warning"
+    return [Finding(f"{DISK}:free", severity, "appliance", text, f"Find what fills it: df {folder}; journalctl --disk-usage")]
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

@@ -55,6 +55,7 @@ class Periodic:
             certificate = describe(self._context.configuration.http.certificate)
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
+        self._context.alerts.update(hazards.DISK, hazards.of_system_disk(self._context.configuration.state_directory))
         with self._context.store.session() as session:
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):

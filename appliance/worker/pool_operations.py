@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from appliance.domain import capacity, jobs, pool_health, requests, retention
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
-from appliance.domain.journal import Finding, note
+from appliance.domain.journal import Finding, note, open_alerts
 from appliance.domain.pool_health import unlisted
 from appliance.worker import reservations
 from appliance.worker.context import Context
@@ -39,7 +39,8 @@ def update_capacity_alerts(context: Context) -> None:
     inventory = context.scan(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
-        findings = capacity.findings(inventory, stores, context.pool_thresholds)
+        opened = {alert.key: alert.severity for alert in open_alerts(session, "capacity")}
+        findings = capacity.findings(inventory, stores, context.pool_thresholds, opened)
         out = jobs.out_by_abandoned(session)
         changing = {f"capacity:thick:{store}" for store in becoming_thick(session)}  # the job reserves at its end
     findings = [finding for finding in findings if finding.key not in changing]
@@ -86,7 +87,7 @@ class CreatePool(PoolChange[requests.PoolCreate, VdevsPlan]):
     def plan(self, context: Context, request: requests.PoolCreate) -> VdevsPlan:
         """A dry run reports conflicts."""
         dry_run(context, request.name, request.specs, force=request.force)
-        properties = {"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"}
+        properties = {"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off", "autoexpand": "on"}
         return VdevsPlan(**of_pool(request.name), vdevs=request.specs, properties=properties, force=request.force)
 
     def change(self, context: Context, plan: VdevsPlan) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Host, HostGroup, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
-from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedy, originals
+from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedy, fullness, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.hosts import all_initiators
@@ -72,10 +72,9 @@ def _storage(facts: Facts) -> Iterator[Check]:
         result = OK if pool.health == "ONLINE" and not pool.error_count else FAILED
         evidence = f"{pool.health}; {pool.status or 'no errors'}"
         yield Check("pool_health", "The pool is healthy", result, evidence, pool.action, pool.name)
-        percent = 100 * pool.allocated // pool.size if pool.size else 0
+        percent, evidence = fullness(pool, facts.datasets.get(pool.name))
         has_room = percent < facts.thresholds.get(pool.name, Thresholds()).warning
-        result, evidence = OK if has_room else WARNING, f"{percent} % is used"
-        remedy = "" if has_room else ROOM_REMEDY
+        result, remedy = (OK, "") if has_room else (WARNING, ROOM_REMEDY)
         yield Check("pool_space", "The pool has room", result, evidence, remedy, pool.name)
 
 

@@ -96,12 +96,12 @@ class Service:
     def datastores(self) -> list[Datastore]:
         return self.context.datastores(self.fresh)
 
-    def pools(self) -> list[tuple[Pool, Thresholds, int | None]]:
-        """Pools with their thresholds and what is available in the root dataset: None if that cannot be read."""
+    def pools(self) -> list[tuple[Pool, Thresholds, Filesystem | None]]:
+        """Pools with their thresholds and their root dataset: None if that cannot be read."""
         inventory = self.inventory()
         limits = capacity.thresholds(inventory, self.context.pool_thresholds)
-        available = {filesystem.name: filesystem.space.available for filesystem in inventory.filesystems}
-        return [(pool, limits.get(pool.name, Thresholds()), available.get(pool.name)) for pool in inventory.pools]
+        roots = capacity.roots_of(inventory)
+        return [(pool, limits.get(pool.name, Thresholds()), roots.get(pool.name)) for pool in inventory.pools]
 
     def snapshots(self, datastore: str) -> list[Snapshot]:
         dataset = domain.find(self.datastores(), datastore).dataset

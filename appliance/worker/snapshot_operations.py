@@ -255,7 +255,10 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
         steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("rolling back", 50)
         KINDS[plan.kind].closed(context, dataset)
-        context.engine.rollback(plan.name, destroy=plan.newer)
+        try:
+            context.engine.rollback(plan.name, destroy=plan.newer)
+        except zfs.OutOfSpace as error:
+            raise thick.rollback_refused(steps.names_of(context, [dataset])[0], error) from error
 
 
 class ClonePlan(Plan, frozen=True, kw_only=True):

@@ -233,7 +233,7 @@ def missing(context: Context, dataset: str, size: int) -> int:
     if current is None:
         raise zfs.NoSuchDataset(dataset)
     target = thick_refreservation(size, current.volblocksize) if isinstance(current, Volume) else with_slack(size)
-    used = current.space.used_by_dataset
+    used = current.space.written  # what a snapshot shares does not count
     return max(1, max(used, target) - max(used, current.refreservation) - parent.space.available)
 
 
@@ -241,8 +241,8 @@ def missing(context: Context, dataset: str, size: int) -> int:
 
 
 def snapshot_room(dataset: Volume | Filesystem) -> int:
-    """Bytes that a snapshot needs: OpenZFS reserves the data of the snapshot again, up to the refreservation."""
-    return min(dataset.space.used_by_dataset, dataset.refreservation)
+    """Bytes that a snapshot needs: OpenZFS reserves again what was written since the one before, up to the refreservation."""
+    return dataset.refreservation - dataset.space.used_by_refreservation
 
 
 @dataclass(frozen=True)
@@ -286,6 +286,15 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
     needed = {dataset.name: snapshot_room(dataset) for dataset in datasets if dataset and dataset.refreservation}
     needs = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
     return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {ROOM_REMEDY}")
+
+
+def rollback_refused(name: str, error: zfs.OutOfSpace) -> ConflictError:
+    """Nothing was destroyed or changed."""
+    if error.quota:
+        remedy = f"Raise its quota: zvaai datastore quota {name} SIZE"
+        return ConflictError(f"Cannot roll back {name}: the snapshot has more data than its quota. {remedy}")
+    needs = "what was written since the snapshot must be reserved again, and the pool has less space"
+    return ConflictError(f"Cannot roll back {name}: {needs}. Make it thin first: zvaai datastore change {name} --thin --wait")
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:

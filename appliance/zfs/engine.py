@@ -332,8 +332,10 @@ class ZfsEngine(ABC):
         """Rolls the dataset back to the snapshot. Destroys the newer snapshots in `destroy` first, all or none.
 
         Refused while a program has the volume open: its cached data would be wrong, and its writes would land on the old data.
-        A volume's size is rolled back too, its refreservation is not.
-        Raises NoSuchSnapshot, NewerSnapshots (not in `destroy`), HasDependants (clones of newer ones), SnapshotHeld, DatasetBusy.
+        A volume's size is rolled back too, its refreservation is not. What was written since needs its space once more, up to
+        the refreservation.
+        Raises NoSuchSnapshot, NewerSnapshots (not in `destroy`), HasDependants (clones of newer ones), SnapshotHeld, DatasetBusy,
+        OutOfSpace; then nothing is destroyed.
         """
 
     @abstractmethod

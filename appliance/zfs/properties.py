@@ -100,6 +100,7 @@ SHOWN: Mapping[str, Native] = {**SETTABLE, "dedup": Native(_B, "off", ("what zfs
 
 POOL_SETTABLE: Mapping[str, Native] = {
     "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),
+    "autoexpand": _choice(_B, "off", *_ON_OFF),
     "autotrim": _choice(_B, "off", *_ON_OFF),
 }
 

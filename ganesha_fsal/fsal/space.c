@@ -309,8 +309,11 @@ static bool space_is_nameless(struct fsal_obj_handle *object)
 static fsal_status_t space_unlink(struct fsal_obj_handle *directory, struct fsal_obj_handle *object, const char *name,
                                   struct fsal_attrlist *parent_before, struct fsal_attrlist *parent_after)
 {
-    const fsal_status_t status = below.unlink(directory, object, name, parent_before, parent_after);
+    fsal_status_t status = below.unlink(directory, object, name, parent_before, parent_after);
 
+    /* Another call removed the name meanwhile. STALE would be about the folder, and MDCACHE would drop it. */
+    if (status.major == ERR_FSAL_STALE && status.minor == ENOENT)
+        status = fsalstat(ERR_FSAL_NOENT, ENOENT);
     if (FSAL_IS_SUCCESS(status) && space_dataset_of(object) != NULL && space_is_nameless(object))
         space_removed(space_dataset_of(object), object->fileid);
     return stable_after(status, directory);

@@ -29,7 +29,8 @@ class PoolStateResponse(Answer):
     name: str
     health: str
     size: Bytes
-    free: Bytes
+    used_percent: int
+    """With reserved space, if that leaves clearly less room than the disks."""
     problem: str
     warning_percent: int = 80
     critical_percent: int = 90

@@ -2,6 +2,7 @@
 """Alerts before something hurts: writes that a power cut loses, a certificate that ends or was renewed."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,15 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
     assert alert["subject"] == store and "risky" in alert["text"] and "write back" in alert["remedy"]
     appliance.target.write_through = set()
     assert alerts(appliance, hazards.QUEUE) == []
+
+
+@pytest.mark.parametrize(("free", "severity"), [(2 << 30, None), (512 << 20, "warning"), (1 << 20, "critical")])
+def test_a_full_system_disk_is_an_alert_while_one_can_be_sent(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, free: int, severity: str | None
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=free))
+    raised = alerts(appliance, hazards.DISK)
+    assert [alert["severity"] for alert in raised] == ([severity] if severity else [])
 
 
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])

@@ -244,6 +244,8 @@ def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> Non
     room = appliance.get(f"/schedules/{made['id']}/room")
     assert [datastore["name"] for datastore in room["datastores"]] == ["thick"]
     assert 100 << 20 <= int(room["needed"]) <= 101 << 20 and int(room["available"]) > 0
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [thick]})
+    assert int(appliance.get(f"/schedules/{made['id']}/room")["needed"]) < 1 << 20, "what a snapshot holds is reserved already"
 
 
 def test_a_key_that_was_never_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,9 +259,17 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
         return severities, ready
 
     assert state() == ([], "ok")
-    for warning, critical, severities in ((percent, percent + 1, ["warning"]), (1, percent, ["critical"]), (percent + 1, 99, [])):
+    cases = [
+        (percent + 1, 99, []),
+        (percent, percent + 1, ["warning"]),
+        (1, percent, ["critical"]),
+        (1, percent + 2, ["critical"]),  # lowered and cleared only below 2 % less
+        (percent + 2, 99, ["warning"]),
+        (percent + 3, 99, []),
+    ]
+    for warning, critical, severities in cases:
         appliance.job("PATCH", "/pools/tank", {"warning_percent": warning, "critical_percent": critical})
-        assert state() == (severities, "warning" if severities else "ok")
+        assert state() == (severities, "warning" if percent >= warning else "ok")
         assert target.pools[0]["soft_threshold"] == {"percent": warning}
         assert target.pools[0]["headroom_bytes"] == 2 * GIB
         assert (
@@ -270,14 +278,14 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
     target.set_pool("tank", 5, None)
     answer = appliance.request("POST", "/reconcile").json
     assert answer is not None and answer["differences"] == ["pool tank has another soft threshold"]
-    assert target.pools[0]["soft_threshold"] == {"percent": percent + 1}
+    assert target.pools[0]["soft_threshold"] == {"percent": percent + 3}
     before = appliance.simulator.filesystem("tank").properties
     for wrong in ({"critical_percent": percent}, {"warning_percent": 0}, {"warning_percent": 101}):
         assert appliance.request("PATCH", "/pools/tank", wrong).status_code == 422
     assert appliance.simulator.filesystem("tank").properties == before
     appliance.job("POST", "/pools/tank/export")
     appliance.job("POST", "/pools/import", {"pool": "tank", "new_name": "moved"})
-    assert appliance.get("/pools/moved")["warning_percent"] == percent + 1
+    assert appliance.get("/pools/moved")["warning_percent"] == percent + 3
     appliance.job("PATCH", "/pools/moved", {"warning_percent": None, "critical_percent": None})
     assert (appliance.get("/pools/moved")["warning_percent"], appliance.get("/pools/moved")["critical_percent"]) == (80, 90)
 

@@ -193,11 +193,34 @@ def test_snapshots_and_clones_report_the_space_that_they_need(appliance: Applian
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     body = {"name": "one", "datastores": [store]}
     text = appliance.job("POST", "/snapshots", body, expect="failed")["problem"]["text"]
-    needed = volume(appliance, "first").space.used_by_dataset
-    assert f"it needs {needed} bytes for" in text
+    needed = volume(appliance, "first").space.written
+    assert needed >= GIB // 2 and f"it needs {needed} bytes for" in text
     appliance.simulator.fail_next("clone", OutOfSpace("tank"))
     problem = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"}, expect="failed")["problem"]
     assert f"needs {volume(appliance, 'first').refreservation} bytes reserved" in problem["text"]
+
+
+def test_a_rollback_without_room_names_the_way_out(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    for error, way in (
+        (OutOfSpace("tank"), "zvaai datastore change first --thin"),
+        (OutOfSpace("tank", quota=True), "Raise its quota"),
+    ):
+        appliance.simulator.fail_next("rollback", error)
+        problem = appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}, expect="failed")["problem"]
+        assert "Cannot roll back first" in problem["text"] and way in problem["text"]
+    assert appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_reserved_space_makes_a_pool_full(appliance: Appliance) -> None:
+    pool = appliance.get("/pools/tank")
+    appliance.datastore("first", int(pool["available"]) * 85 // 100 // GIB * GIB, thick=True)
+    appliance.service.context.scan()
+    appliance.service.periodic.capacity()
+    assert 100 * appliance.simulator.pool("tank").allocated // int(pool["size"]) < 10
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if alert["key"] == "capacity:pool:tank"]
+    assert alert["severity"] == "warning" and "of pool tank are used or reserved" in alert["text"]
 
 
 def test_unique_bytes_of_a_lun(appliance: Appliance) -> None:

@@ -159,7 +159,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         self._change(pool, device, "offline")
 
     def online(self, pool: str, device: str) -> None:
-        self._change(pool, device, "online")
+        self._change(pool, device, "online", "-e")
 
     def clear(self, pool: str, device: str | None = None) -> None:
         names.dataset_name(pool)

@@ -159,6 +159,7 @@ class Snapshots(Datasets):
         # OpenZFS would roll back an open volume under its writers.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         self._retry_busy(dataset, lambda: self._need_closed(dataset))
+        self._need_room_for_rollback(dataset, name, listed[order.index(name)].referenced)
         self.destroy_snapshots(newer)
         # That may have taken long, and the caller may have given up.
         self._need_closed(dataset)
@@ -173,6 +174,26 @@ class Snapshots(Datasets):
             return _of_space(problem, kinds, name, "rollback")
 
         self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
+
+    def _need_room_for_rollback(self, dataset: str, name: str, referenced: int) -> None:
+        """OpenZFS reserves again what the dataset writes over, and refuses without that space: after the newer snapshots are
+        destroyed, if this did not ask before (dsl_dataset_rollback_check).
+        """
+        written = f"written@{name.partition('@')[2]}"
+        words = ("get", "-j", "-p", f"{written},refreservation,refquota,available", dataset, dataset.rpartition("/")[0])
+        request = Request("rollback", name)
+        answers = self.datasets_json(request, *words)
+
+        def number(of: str, key: str) -> int:
+            value = answers[of]["properties"].get(key, {}).get("value", "0")
+            return int(value) if value.isdecimal() else 0
+
+        quota = number(dataset, "refquota")
+        if quota and referenced > quota:
+            raise errors.OutOfSpace(name, quota=True)
+        again = min(number(dataset, written), number(dataset, "refreservation"))
+        if again > number(dataset.rpartition("/")[0], "available"):
+            raise errors.OutOfSpace(name)
 
     def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
         names.snapshot_name(snapshot)

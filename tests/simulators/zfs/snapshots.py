@@ -15,6 +15,7 @@ from appliance.zfs.errors import (
     NewerSnapshots,
     NoSuchHold,
     NoSuchSnapshot,
+    OutOfSpace,
     SnapshotExists,
     SnapshotHeld,
 )
@@ -152,7 +153,7 @@ class Snapshots(PropertiesAndKeys):
 
     @operation
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
-        pool, _, dataset, snapshot = self.find_snapshot(name)
+        pool, path, dataset, snapshot = self.find_snapshot(name)
         newer = dataset.snapshots[dataset.snapshots.index(snapshot) + 1 :]
         prefix = name.partition("@")[0]
         if unnamed := tuple(full for other in newer if (full := f"{prefix}@{other.tag}") not in destroy):
@@ -161,6 +162,11 @@ class Snapshots(PropertiesAndKeys):
             self._destroyable(pool, f"{prefix}@{other.tag}", other)
         if dataset.holders:
             raise DatasetBusy(prefix, tuple(dataset.holders))
+        quota = size_of(dataset, "refquota")
+        if quota and total(snapshot.blocks) > quota:
+            raise OutOfSpace(name, quota=True)
+        again = min(born_after(dataset.blocks, snapshot.createtxg), size_of(dataset, "refreservation"))
+        self.need_room(pool, parent_of(path), again, name)
         dataset.snapshots = dataset.snapshots[: dataset.snapshots.index(snapshot) + 1]
         dataset.blocks = snapshot.blocks
         if dataset.is_volume and dataset.volsize != snapshot.volsize:

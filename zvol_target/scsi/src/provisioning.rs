@@ -94,7 +94,7 @@ impl SpaceState {
     }
 
     /// Sets the figures. Returns whether another threshold is reached. A reached threshold is armed again when the value is a
-    /// whole threshold set away from it.
+    /// 64th of it away from it, at least a whole threshold set.
     pub(crate) fn set_figures(&self, figures: SpaceFigures) -> bool {
         let SpaceFigures {
             used_bytes,
@@ -104,11 +104,16 @@ impl SpaceState {
         } = figures;
         let mut known = lock(&self.known);
         let before = known.reached;
-        let slack = |reached| if reached { THRESHOLD_SET_BYTES } else { 0 };
-        let used = used_threshold_bytes
-            .is_some_and(|threshold| used_bytes.saturating_add(slack(before.used)) >= threshold);
+        // Snapshots and UNMAP move a pool around its threshold: without this each crossing would warn all hosts.
+        let slack = |reached: bool, threshold: u64| match reached {
+            true => (threshold / 64).max(THRESHOLD_SET_BYTES),
+            false => 0,
+        };
+        let used = used_threshold_bytes.is_some_and(|threshold| {
+            used_bytes.saturating_add(slack(before.used, threshold)) >= threshold
+        });
         let available = available_threshold_bytes.is_some_and(|threshold| {
-            available_bytes <= threshold.saturating_add(slack(before.available))
+            available_bytes <= threshold.saturating_add(slack(before.available, threshold))
         });
         let newly = if available && !before.available {
             Some(Resource::Available)

@@ -186,6 +186,25 @@ def test_rollback_of_a_grown_thick_volume(rig: Rig) -> None:
     rig.engine.destroy(name, with_snapshots=True)
 
 
+def test_rollback_without_room_destroys_nothing(rig: Rig) -> None:
+    name, filler = rig.name("vol"), rig.filesystem()
+    rig.engine.create_volume(name, 32 * MIB, thick=True)
+    rig.hands.write(name, 8 * MIB)
+    rig.engine.snapshot([f"{name}@a"])
+    rig.hands.write(name, 12 * MIB)
+    rig.engine.snapshot([f"{name}@b"])
+    available = rig.engine.filesystem(rig.pool).space.available
+    rig.engine.set_properties(filler, {"refreservation": str(available - 4 * MIB)})
+    with pytest.raises(OutOfSpace):
+        rig.engine.rollback(f"{name}@a", destroy=[f"{name}@b"])
+    assert [snapshot.tag for snapshot in rig.engine.snapshots(name)] == ["a", "b"]
+    rig.engine.set_properties(name, {"refreservation": "none"})
+    rig.engine.rollback(f"{name}@a", destroy=[f"{name}@b"])
+    assert [snapshot.tag for snapshot in rig.engine.snapshots(name)] == ["a"], "a thin one needs none"
+    rig.engine.destroy(filler)
+    rig.engine.destroy(name, with_snapshots=True)
+
+
 def test_clone(rig: Rig) -> None:
     origin = rig.volume(32 * MIB, **{"zvaai:name": "original", "compression": "zstd"})
     clone = rig.name("clone")

@@ -6,6 +6,8 @@ use std::time::Duration;
 use volume::Growth;
 use volume::zfs::{Dataset, Pool};
 
+use crate::configuration::Threshold;
+
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -61,6 +63,15 @@ impl PoolFigures {
             slop,
             saved: pool.clone_saved,
         }
+    }
+
+    /// Bytes above the headroom with which the users of the pool together reach its threshold. Saved blocks are in `total`, but
+    /// take no space.
+    pub fn left_at(&self, threshold: Threshold, headroom: u64) -> u64 {
+        let capacity = self.total.saturating_sub(self.saved);
+        capacity
+            .saturating_sub(threshold.of(capacity))
+            .saturating_sub(headroom)
     }
 
     /// Figures of a file system other than ZFS.
@@ -302,6 +313,20 @@ mod tests {
         let figures = PoolFigures::of_pool(&root, &pool);
         assert!(figures.free.abs_diff(pool.free) < 8 * MIB, "{figures:?}");
         assert!(!is_overcommitted(false, &figures, 128 * MIB));
+    }
+
+    #[test]
+    fn clones_do_not_move_the_threshold_of_a_pool() {
+        let left_at = |saved| {
+            let pool = PoolFigures {
+                total: 1000 * GIB + saved,
+                saved,
+                ..PoolFigures::default()
+            };
+            pool.left_at(Threshold { percent: 80 }, 4 * GIB)
+        };
+        assert_eq!(left_at(0), 196 * GIB);
+        assert_eq!(left_at(4000 * GIB), left_at(0));
     }
 
     #[test]

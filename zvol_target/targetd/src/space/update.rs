@@ -289,19 +289,14 @@ fn served(service: &Shared, lun: &Lun, unit: &Weak<LogicalUnit>) -> Option<Arc<L
 /// Passes the figures to the unit, which warns its hosts, and to the control socket.
 fn publish(service: &Shared, terms: &Terms, lun: &Lun, unit: &LogicalUnit, space: LunSpace) {
     let size = unit.volume().geometry().size_bytes;
-    // The users of the pool together reach its threshold with this much left.
     let of_pool = terms.settings.as_ref().and_then(|pool| pool.soft_threshold);
-    let left_at = |threshold: u64| {
-        let left = terms.pool.total.saturating_sub(threshold);
-        left.saturating_sub(terms.headroom)
-    };
     unit.set_space(SpaceFigures {
         used_bytes: space.used_bytes,
         available_bytes: space.available_bytes,
         used_threshold_bytes: lun.soft_threshold.map(|threshold| threshold.of(size)),
         available_threshold_bytes: of_pool
             .filter(|_| lun.provisioning == ProvisioningChoice::Thin)
-            .map(|threshold| left_at(threshold.of(terms.pool.total))),
+            .map(|threshold| terms.pool.left_at(threshold, terms.headroom)),
     });
     service.borrow_mut().space.luns.insert(lun.uuid, space);
 }
