@@ -4,7 +4,8 @@
     iSCSI target                one, by the desired name; one with a name of another database is removed, others never change
       access                    every initiator that sees a LUN, or will after the end of a job that took it away
       CHAP accounts             one per host with an account, while CHAP is required
-      LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable
+      LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable;
+                                one whose UUID is served from a volume with another GUID does not change
         access                  initiators of its host groups
     host groups "zvaai:NAME"    with their disabled offloads
 
@@ -87,6 +88,20 @@ class _StillOpenError(TargetRefusedError):
 class Outcome:
     differences: tuple[str, ...]
     failures: tuple[Failure, ...]
+
+
+def elsewhere(desired: DesiredState, served: ServedTarget | None) -> dict[str, Lun]:
+    """Desired LUNs whose UUID the target has with a volume of another GUID, by UUID.
+
+    Both volumes claim to be the datastore, and the target knows which one hosts have written to. The other becomes visible alone
+    while the pool of that one is away: hosts would read old data. Only an adoption changes that, and removes the LUN first.
+    """
+    known = {current.lun.uuid: current.lun.guid for current in served.luns} if served else {}
+    return {
+        lun.uuid: lun
+        for lun in desired.luns.values()
+        if lun.guid is not None and (guid := known.get(lun.uuid)) is not None and guid != lun.guid
+    }
 
 
 def differences(desired: DesiredState, served: ServedTarget | None, groups: list[HostGroup]) -> Differences:
@@ -238,9 +253,20 @@ def reconcile(control: TargetSocket, desired: DesiredState) -> Outcome:
         for name in targets
         if name != desired.target and is_ours(name, desired.target)
     ]
+    served = targets.get(desired.target)
+    others = elsewhere(desired, served)
+    luns = {number: lun for number, lun in desired.luns.items() if lun.uuid not in others}
+    desired = replace(desired, luns=luns, unknown=desired.unknown.union(others))
     texts: list[str] = []
-    failures: list[Failure] = []
-    for difference in steps + differences(desired, targets.get(desired.target), control.host_groups()):
+    failures = [
+        Failure(
+            uuid,
+            f"LUN {lun.number} does not change to {lun.path}: hosts have written to another volume of this identity",
+            remedy="Import the pool of that volume; or, if it is lost: zvaai datastore adopt DATASET NAME --keep-identity",
+        )
+        for uuid, lun in others.items()
+    ]
+    for difference in steps + differences(desired, served, control.host_groups()):
         texts.append(difference.text)
         try:
             difference.apply(control)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job that makes a datastore of a dataset."""
 
+import contextlib
 import re
 
 from appliance.domain import datastores as domain
 from appliance.domain import designation, identity, requests
 from appliance.domain.designation import Designation
-from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.errors import ConflictError, InvalidError, UnavailableError
 from appliance.domain.thick import without_slack
 from appliance.worker import reservations, steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.kinds import Shown, check_fields, dataset_kind, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import configuration_copies
@@ -46,9 +48,12 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         kind = dataset_kind(dataset)
         check_fields(kind, request)
         store = next((store for store in stores if store.dataset == dataset.name), None)
-        if store is not None and store.state != "copy":
+        keeps = request.identity == "keep"
+        if store is not None and not (store.state == "copy" or (keeps and self._has_other_data(context, store))):
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
-        steps.check_name(context, stores, request.name)
+        steps.check_name(context, stores, request.name, store.id if store is not None and store.state != "copy" else None)
+        if not keeps:
+            self._not_served(context, dataset)
         steps.check_groups(context, request.host_groups)
         if isinstance(dataset, Volume):
             domain.check_size(dataset.volsize, 512)
@@ -68,11 +73,12 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         kind.adoptable(context, dataset)
         if is_thick:
             thick.check_properties(context, dataset.name, dataset.recordsize if isinstance(dataset, Filesystem) else None)
-        uuid, keeps = domain.new_uuid(), request.identity == "keep"
+        uuid = domain.new_uuid()
         if keeps:
-            if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
+            claimed = (store.uuid or store.copy_of or "") if store is not None else ""
+            if not re.fullmatch(r"[0-9a-f-]{36}", claimed):
                 raise InvalidError("identity", "the dataset claims none", "new")
-            uuid = store.copy_of
+            uuid = claimed
             self._nobody_else(stores, uuid, dataset.name)
         names = self._names(context, request, dataset, stores)
         known = kind.known(context, uuid)
@@ -93,6 +99,31 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         others = [other.dataset for other in claimants if uuid in (other.uuid, other.copy_of)]
         if others:
             raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
+
+    @staticmethod
+    def _has_other_data(context: Context, store: domain.Datastore) -> bool:
+        """Whether the target has its LUN with another volume, which had the same identity and is away."""
+        luns = [lun.lun for target in context.served_targets() for lun in target.luns]
+        return any(lun.uuid == store.uuid and lun.guid not in (None, store.guid) for lun in luns)
+
+    @staticmethod
+    def _not_served(context: Context, dataset: Dataset) -> None:
+        """Of two datasets with one identity, that of the hosts must not get another identity."""
+        with contextlib.suppress(UnavailableError):
+            for target in context.served_targets():
+                for lun in target.luns:
+                    if lun.lun.guid == dataset.guid and lun.state == "serving":
+                        text = f"hosts use it as LUN {lun.lun.number}. Adopt the other one, or export its pool first"
+                        raise ConflictError(f"Cannot give {dataset.name} another identity: {text}")
+
+    @staticmethod
+    def _replace_lun(context: Context, uuid: str, guid: str) -> None:
+        """The LUN of a lost volume goes, so that the reconciler makes it again with this one."""
+        with contextlib.suppress(UnavailableError), as_domain_errors():
+            for target in context.served_targets():
+                for lun in target.luns:
+                    if lun.lun.uuid == uuid and lun.lun.guid is not None and str(lun.lun.guid) != guid:
+                        context.target.delete_lun(target.name, lun.lun.number)
 
     @staticmethod
     def _names(
@@ -132,6 +163,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**properties, **user_properties, identity.GUID: plan.guid})
         advance("serving it", 60)
+        self._replace_lun(context, uuid, plan.guid)
         return steps.serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: AdoptPlan) -> None:

@@ -40,7 +40,7 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
             draw(st.sampled_from([None, 80])),
             provisioning=draw(st.sampled_from(["automatic", "thin", "thick"])),
             reservations=draw(st.sampled_from([None, "/reservations"])),
-            guid=draw(st.sampled_from([None, 7, 8])),
+            guid=draw(st.sampled_from([None, 7])),
         )
         for number, name in chosen
     }
@@ -199,13 +199,19 @@ def test_a_missing_lun_does_not_count_as_closed() -> None:
     assert target.delete_lun(NAME, 0) is None
 
 
-def test_other_data_is_another_lun() -> None:
-    """The new LUN does not inherit the old one's reservations."""
+def test_a_lun_does_not_change_to_other_data() -> None:
+    """Of two volumes with one identity that of the hosts is away. They do not get the other, also not by another number."""
     target = TargetSimulator()
-    lun = Lun(0, UUIDS[0], "/volumes/0", guid=7)
+    lun, other = Lun(0, UUIDS[0], "/volumes/0", guid=7), Lun(1, UUIDS[1], "/volumes/1", guid=9)
     reconcile(target, DesiredState(NAME, {0: lun}, {}))
+    for number in (0, 2):
+        twin = replace(lun, number=number, path="/volumes/twin", guid=8)
+        outcome = reconcile(target, DesiredState(NAME, {number: twin, 1: other}, {}))
+        assert [failure.subject for failure in outcome.failures] == [UUIDS[0]]
+        assert [served.lun.guid for served in target.targets()[0].luns] == [7, 9]
+    target.delete_lun(NAME, 0)
     outcome = reconcile(target, DesiredState(NAME, {0: replace(lun, guid=8)}, {}))
-    assert outcome.differences == ("LUN 0 should not be served", "LUN 0 is not served") and not outcome.failures
+    assert outcome.differences[-1] == "LUN 0 is not served" and not outcome.failures
     assert target.targets()[0].luns[0].lun.guid == 8
 
 

@@ -113,3 +113,30 @@ def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:
     with pytest.raises(ConflictError, match="claims this identity"):
         adopt.run(context, plan, "", lambda _step, _percent: None)
     assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/")
+
+
+def test_the_lost_datastore_that_returns_does_not_take_the_lun_back(appliance: Appliance) -> None:
+    """Not even while the pool of the replica is away: hosts would read the data of before."""
+    store, _ = lost(appliance, "vmfs")
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep"}
+    appliance.job("POST", "/volumes/adopt", keep)
+    replica = appliance.simulator.volume("rust/received")
+
+    def served() -> list[tuple[str, int | None]]:
+        assert appliance.request("POST", "/reconcile").status_code == 200
+        return [(lun.lun.uuid, lun.lun.guid) for target in appliance.target.targets() for lun in target.luns]
+
+    assert served() == [(store, replica.guid)]
+    appliance.simulator.import_pool("tank")
+    assert served() == [(store, replica.guid)], "two claim the identity: the one that hosts use stays"
+    as_new = {"dataset": "rust/received", "name": "other", "identity": "new"}
+    problem = appliance.request("POST", "/volumes/adopt", as_new).json
+    assert problem is not None and "hosts use it as LUN 7" in problem["detail"]
+    appliance.simulator.export_pool("rust")
+    assert served() == [(store, replica.guid)]
+    (failure,) = [alert for alert in appliance.get("/alerts")["items"] if "hosts have written to another volume" in alert["text"]]
+    assert "--keep-identity" in failure["remedy"]
+    # The admin gives the replica up.
+    original = appliance.get(f"/datastores/{store}")
+    appliance.job("POST", "/volumes/adopt", {**keep, "dataset": original["dataset"]})
+    assert served() == [(store, appliance.simulator.volume(original["dataset"]).guid)]
