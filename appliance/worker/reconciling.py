@@ -208,7 +208,9 @@ class Reconciling:
             except zfs.ZfsError as error:
                 for store in waiting:
                     text = f"Datastore {store.name} is not served, because its key is not loaded: {error}"
-                    failures.append(planes.Failure(store.uuid or "", text, remedy=f"zvaai key enter {store.pool}"))
+                    is_ours = root == f"{store.pool}/{domain.ENCRYPTED}"
+                    remedy = f"zvaai key enter {store.pool}" if is_ours else f"zfs load-key {root}; zvaai reconcile"
+                    failures.append(planes.Failure(store.uuid or "", text, remedy=remedy))
         return failures
 
     def _reconcile_exports(

@@ -14,6 +14,7 @@ describe("capitalised", () => {
   it.each([
     "esxcli iscsi adapter list; zvaai host change esx1 --add-iqn IQN",
     "zpool set feature@block_cloning=enabled tank",
+    "apt install zvaai-nfs",
     "feature@block_cloning is enabled",
     "sync=disabled: a power cut loses data",
     "tank/zvaai/nfs1 is not mounted",

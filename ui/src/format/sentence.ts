@@ -2,7 +2,7 @@
 /** Makes sentences of the service's half sentences. */
 
 /** Commands are not capitalised. */
-const COMMAND = /^(esxcli|systemctl|zfs|zpool|zvaai)\b/;
+const COMMAND = /^(apt|df|echo|esxcli|journalctl|modprobe|systemctl|zfs|zpool|zvaai)\b/;
 
 /** Capitalises the first word, except in a command, an address or a path. */
 export function capitalised(said: string): string {

@@ -105,9 +105,12 @@ impl SpaceState {
         let mut known = lock(&self.known);
         let before = known.reached;
         // Snapshots and UNMAP move a pool around its threshold: without this each crossing would warn all hosts.
-        let slack = |reached: bool, threshold: u64| match reached {
-            true => (threshold / 64).max(THRESHOLD_SET_BYTES),
-            false => 0,
+        let slack = |reached: bool, threshold: u64| {
+            if reached {
+                (threshold / 64).max(THRESHOLD_SET_BYTES)
+            } else {
+                0
+            }
         };
         let used = used_threshold_bytes.is_some_and(|threshold| {
             used_bytes.saturating_add(slack(before.used, threshold)) >= threshold

@@ -58,8 +58,9 @@ pub(crate) struct Task {
     state: AtomicU8,
     /// Notified at each change of the state. All futures of this task that wait get it.
     changed: Notify,
-    /// Its ranges stay locked until its last step has ended, also in other units: nothing later can be overwritten.
-    copies: AtomicBool,
+    /// It can overwrite nothing later: it does not write, or it is a third-party copy. A copy's ranges stay locked until its last
+    /// step has ended, also in other units.
+    fences_nothing: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -68,9 +69,9 @@ impl Task {
         self.abort().is_some()
     }
 
-    /// It is a third-party copy from here on, which fences nothing.
-    pub(crate) fn copies(&self) {
-        self.copies.store(true, Ordering::Release);
+    /// From here on it can overwrite nothing later.
+    pub(crate) fn fences_nothing(&self) {
+        self.fences_nothing.store(true, Ordering::Release);
     }
 
     fn is_committed(&self) -> bool {
@@ -282,7 +283,7 @@ impl TaskSet {
                 attribute,
                 state: AtomicU8::new(if runs { ENABLED } else { DORMANT }),
                 changed: Notify::new(),
-                copies: AtomicBool::new(false),
+                fences_nothing: AtomicBool::new(false),
                 ended: AtomicBool::new(false),
             });
             members.enter(&task);
@@ -329,7 +330,7 @@ impl TaskSet {
         let mut sets = lock(&self.sets);
         let is_pending = |task: &&Arc<Task>| {
             let members = sets.by_nexus.get(&task.nexus);
-            !task.copies.load(Ordering::Acquire)
+            !task.fences_nothing.load(Ordering::Acquire)
                 && members.is_some_and(|members| members.tasks.contains_key(&task.sequence))
         };
         let pending = tasks.0.iter().filter(is_pending);

@@ -340,6 +340,11 @@ pub(crate) fn read(initiator: &Initiator, identifier: u64, attribute: TaskAttrib
     initiator.execute(identifier, attribute, &read_10(0, 1), Sent::boxed(&[]))
 }
 
+pub(crate) fn write(initiator: &Initiator, identifier: u64) -> Task {
+    let data = Sent::boxed(&pattern(1, 1));
+    initiator.execute(identifier, TaskAttribute::Simple, &write_10(0, 1), data)
+}
+
 /// A write whose Data-Out never arrives.
 pub(crate) fn stuck_write(initiator: &Initiator, identifier: u64) -> Task {
     initiator.execute(

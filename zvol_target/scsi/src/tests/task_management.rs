@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::{
     BLOCKS, Initiator, RamVolume, Sent, TEST_UNIT_READY, UNIT, block_on, has_status, is_aborted,
-    is_good, manage, options, pattern, poll, read, read_10, setup, stuck_write, write_10,
+    is_good, manage, options, pattern, poll, read, read_10, setup, stuck_write, write, write_10,
 };
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::sam::{
@@ -229,7 +229,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
         .unwrap();
     while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
     volume.hold();
-    let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+    let mut hanging = write(&initiator, 1);
     assert!(poll(&mut hanging).is_pending());
     device.nexus_lost(&initiator.nexus);
     // The same host on another path.
@@ -290,7 +290,7 @@ fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
     // An abort fences its host; a reset fences all.
     for (function, of_others) in [(abort, Status::Good), (reset, Status::Busy)] {
         volume.hold();
-        let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+        let mut hanging = write(&initiator, 1);
         assert!(poll(&mut hanging).is_pending());
         let mut managed = manage(&initiator, function);
         assert!(poll(&mut managed).is_pending());
@@ -307,6 +307,36 @@ fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
             assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
         }
     }
+}
+
+#[test]
+fn tasks_that_only_read_fence_nothing() {
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: UNIT,
+        identifier: 1,
+    };
+    for function in [abort, TaskManagementFunction::LogicalUnitReset(UNIT)] {
+        let (volume, initiator) = setup();
+        while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
+        volume.hold();
+        let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+        assert!(poll(&mut hanging).is_pending());
+        let mut managed = manage(&initiator, function);
+        assert!(poll(&mut managed).is_pending());
+        drop(managed);
+        while initiator.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+        assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+        volume.release(1);
+        assert!(is_aborted(&poll(&mut hanging)));
+    }
+    let (volume, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    while other.run(&TEST_UNIT_READY).status != Status::Good {}
+    volume.hold();
+    let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+    assert!(poll(&mut hanging).is_pending());
+    initiator.device.nexus_lost(&initiator.nexus);
+    assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) async fn transfer(
         length,
         ..
     } = *what;
-    execution.task.copies();
+    execution.task.fences_nothing();
     let copy_manager = &execution.device.copy_manager;
     let mut done = 0;
     while done < length {

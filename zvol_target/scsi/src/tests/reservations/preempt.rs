@@ -139,7 +139,7 @@ fn a_preempt_that_waits_is_aborted_itself_when_its_own_host_is_preempted() {
     first.register(0xb);
     second.register(0xc);
     volume.hold();
-    let mut in_volume = super::super::read(&slow, 1, TaskAttribute::Simple);
+    let mut in_volume = super::super::write(&slow, 1);
     assert!(poll(&mut in_volume).is_pending());
     let preempt = |by: &Initiator, key, victim| {
         by.execute(
@@ -154,11 +154,12 @@ fn a_preempt_that_waits_is_aborted_itself_when_its_own_host_is_preempted() {
     let mut ends_it = preempt(&second, 0xc, 0xb);
     assert!(poll(&mut ends_it).is_pending());
     assert!(has_status(&poll(&mut waits), Status::TaskAborted));
-    assert!(is_good(&poll(&mut ends_it)));
-    // The command of the first victim can still change data.
+    // The write of the first victim can still change data.
+    assert!(poll(&mut ends_it).is_pending());
     assert_eq!(second.run(&TEST_UNIT_READY).status, Status::Busy);
     volume.release(1);
     assert!(has_status(&poll(&mut in_volume), Status::TaskAborted));
+    assert!(is_good(&poll(&mut ends_it)));
     while second.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
     assert_eq!(second.run(&TEST_UNIT_READY).status, Status::Good);
 }
