@@ -191,7 +191,7 @@ def test_snapshots_and_schedules(server: Machine) -> None:
     GUIDE.run(server, f"zvaai schedule scrub monthly tank --every 28d --at 02:00 {zone}")
     assert "22:00" in GUIDE.run(server, "zvaai schedule show nightly")
     GUIDE.run(server, "zvaai schedule change hourly --disable")
-    server.run("zvaai schedule change hourly --enable")
+    GUIDE.run(server, "zvaai schedule change hourly --enable")
     # Protected snapshots refuse a rollback to an older one.
     wait_for(lambda: "@nightly" in server.run("zfs list -Ht snapshot -o name"), "the first snapshot of the schedule")
     GUIDE.run(server, "zvaai snapshot create before-update vmfs1 nfs1 --wait")
