@@ -89,6 +89,8 @@ class Datastore:
     available: int = 0
     """Bytes that can still be written."""
     export: int | None = None
+    recorded_export: int | None = None
+    """The number in its properties, as `recorded_lun`."""
     share: str | None = None
     clients: tuple[str, ...] = ()
     """Addresses and networks that may mount it, in addition to those of its host groups."""
@@ -251,6 +253,7 @@ def _of_filesystem(filesystem: Filesystem, identity: Identity | None, shown: Sho
         "thick": thick,
         "path": place or filesystem.mountpoint or "",
         "mounted": filesystem.mounted,
+        "recorded_export": identity.export if identity else None,
         **shown.export(identity.uuid if identity else None),
     }
 

@@ -30,15 +30,21 @@ def check_clients(clients: Sequence[str]) -> list[str]:
     return sorted(str(network.network_address if network.num_addresses == 1 else network) for network in networks)
 
 
-def free_number(session: Session, preferred: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
-    """A number that neither an export nor one of those has: the preferred one if it is free, else the lowest."""
+def free_number(
+    session: Session, recorded: Collection[int | None], preferred: int | None, taken_elsewhere: Collection[int | None] = ()
+) -> int:
+    """A number that neither an export nor one of those has: the preferred one if it is free, else the lowest.
+
+    The lowest is none of `recorded`, as a restore gives a deleted datastore its number again: hosts' handles contain it.
+    """
     taken = {*session.scalars(select(Export.number)), *taken_elsewhere}
     if preferred is not None and preferred not in taken:
         return preferred
+    taken |= {*recorded}
     for number in range(1, EXPORTS + 1):
         if number not in taken:
             return number
-    raise ConflictError(f"all {EXPORTS} numbers of exports are taken")
+    raise ConflictError(f"all {EXPORTS} numbers of exports are taken, also by deleted datastores. Purge some of these")
 
 
 def free_share(session: Session, name: str, uuid: str, preferred: str | None, pending: Collection[str | None] = ()) -> str:

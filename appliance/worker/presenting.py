@@ -38,7 +38,9 @@ def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datast
                 domain.present(session, claim.uuid, number, None)
             else:
                 share = exports.free_share(session, store.name, claim.uuid, claim.share, shares)
-                exports.show(session, claim.uuid, exports.free_number(session, claim.export, numbers), share)
+                kept = {other.recorded_export for other in stores}
+                number = exports.free_number(session, kept, claim.export, numbers)
+                exports.show(session, claim.uuid, number, share)
 
 
 def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:

@@ -72,6 +72,18 @@ def test_the_number_of_a_deleted_datastore_is_not_given_until_the_purge(applianc
     assert details(appliance, appliance.datastore("fifth"))["lun"] == 0
 
 
+def test_the_export_number_of_a_deleted_datastore_is_not_given_until_the_purge(appliance: Appliance) -> None:
+    """The handles of hosts contain it."""
+    store = appliance.nfs_datastore("first")
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert details(appliance, appliance.nfs_datastore("second"))["export"] == 2
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert details(appliance, store)["export"] == 1
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    assert details(appliance, appliance.nfs_datastore("third"))["export"] == 1
+
+
 def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
     """A job that is queued and does not begin: the worker ends."""
     appliance.service.executor.stop()
