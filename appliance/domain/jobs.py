@@ -110,6 +110,13 @@ def busy(session: Session, subject: str) -> None:
         raise ConflictError(f"Another job ({other.kind}) is changing it. Wait for it: zvaai job wait {other.id}")
 
 
+def check_ended(session: Session, schedule: str, key: str) -> None:
+    """Raises ConflictError while another job of this schedule than that of `key` is under way."""
+    for other in active(session):
+        if plan_of(other).schedule == schedule and other.key != key:
+            raise ConflictError(f"the previous run has not ended. Wait for it: zvaai job wait {other.id}")
+
+
 def job_of_key(session: Session, key: str | None) -> str | None:
     """The job that the same request began, if it was sent before."""
     return session.scalar(select(Job.id).where(Job.key == key)) if key is not None else None

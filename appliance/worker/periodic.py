@@ -108,6 +108,8 @@ class Periodic:
 
     def _submit_due(self, schedule: Schedule, datastores: list[str], key: str) -> None:
         actor = f"schedule {schedule.name}"
+        with self._context.store.reading() as session:
+            job_store.check_ended(session, schedule.id, key)
         if schedule.kind == schedules.SCRUB:
             scrub = requests.ScrubCreate(action="start").of(pool=str(schedule.pool), schedule=schedule.id)
             self._executor.submit(scrub, actor, key=key)
