@@ -130,8 +130,9 @@ class Periodic:
             enabled = session.scalars(select(Schedule).where(Schedule.enabled))
             rules = {schedule.id: schedules.retention(schedule) for schedule in enabled}
             stores = {store.dataset: store for store in domain.datastores(self._context.scan(self._newest()), session)}
-            # A restore of a VM reads its snapshot, and its subject is the VM.
-            busy = {name for job in job_store.active(session) for name in (job.subject, *job_store.plan_of(job).about)}
+            active = [(job.subject, job_store.plan_of(job)) for job in job_store.active(session)]
+        # A job without a pool does not wait for retention: the restore of a VM reads a snapshot of a datastore that it is about.
+        busy = {name for subject, plan in active for name in (subject, *(() if plan.pools else plan.about))}
         snapshots = self._context.scan(self._newest()).snapshots
         now = self.now()
         surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, now)

@@ -11,6 +11,7 @@ import pytest
 from simulators.appliance import PASSWORD, Appliance
 from sqlalchemy import text
 
+from appliance.domain import jobs
 from appliance.domain.errors import ConflictError
 from appliance.worker.periodic import RETRY_SECONDS
 from appliance.zfs.errors import OutOfSpace
@@ -309,6 +310,47 @@ def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monk
     assert names(appliance, store) == [] and appliance.service.executor.submit == real
     clock.due(30)
     assert len(names(appliance, store)) == 1
+
+
+def active_job(appliance: Appliance, plan: jobs.Plan) -> None:
+    """A job that is queued and does not begin: the worker's queue ends."""
+    appliance.service.executor.stop()
+    with appliance.store.session() as session:
+        jobs.submit(session, "waiting", "snapshot.create", plan, "somebody")
+
+
+def test_a_run_that_has_not_ended_is_the_only_one(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    schedule = clock.schedule(store)
+    active_job(appliance, jobs.Plan(subject="something", pools=("tank",), schedule=schedule))
+    for _ in range(3):
+        clock.now += 300
+        clock._take()
+    assert [job["id"] for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"] == ["waiting"]
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if alert["key"] == f"schedule-{schedule}:failed"]
+    assert "the previous run has not ended" in alert["text"]
+    with appliance.store.session() as session:
+        jobs.end(session, "waiting", jobs.SUCCEEDED)
+    clock._take()
+    clock._take()
+    assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"]) == 1
+
+
+def test_retention_leaves_the_datastore_of_a_job_alone(appliance: Appliance, clock: Clock) -> None:
+    """Such as the restore of a VM, whose subject is the VM."""
+    store = appliance.datastore("first")
+    schedule = clock.schedule(store, keep=20)
+    for _ in range(3):
+        clock.due()
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 1}).status_code == 200
+    active_job(appliance, jobs.Plan(subject=f"{store}/vm", pools=(), about=(store,)))
+    appliance.service.context.scan(0)
+    appliance.service.periodic.retention()
+    assert [job["id"] for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"] == ["waiting"]
+    with appliance.store.session() as session:
+        jobs.end(session, "waiting", jobs.SUCCEEDED)
+    appliance.service.periodic.retention()
+    assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"]) == 1
 
 
 def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock: Clock) -> None:
