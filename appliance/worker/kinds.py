@@ -206,9 +206,9 @@ class Nfs:
             pending = pending_claims(context)
             numbers = {claims.export for claims in pending} | _foreign(context)
             shares = {claims.share for claims in pending}
-            kept = {store.recorded_export for store in context.datastores(60)}
+            remembered = {store.recorded_export for store in context.datastores(60)}
             with context.store.reading() as session:
-                number = exports.free_number(session, kept, recorded.export if recorded else None, numbers)
+                number = exports.free_number(session, remembered, recorded.export if recorded else None, numbers)
                 share = exports.free_share(session, name, uuid, recorded.share if recorded else None, shares)
         return ShownExport(
             export=number,

@@ -38,8 +38,8 @@ def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datast
                 domain.present(session, claim.uuid, number, None)
             else:
                 share = exports.free_share(session, store.name, claim.uuid, claim.share, shares)
-                kept = {other.recorded_export for other in stores}
-                number = exports.free_number(session, kept, claim.export, numbers)
+                remembered = {other.recorded_export for other in stores}
+                number = exports.free_number(session, remembered, claim.export, numbers)
                 exports.show(session, claim.uuid, number, share)
 
 
