@@ -96,12 +96,9 @@ def elsewhere(desired: DesiredState, served: ServedTarget | None) -> dict[str, L
     Both volumes claim to be the datastore, and the target knows which one hosts have written to. The other becomes visible alone
     while the pool of that one is away: hosts would read old data. Only an adoption changes that, and removes the LUN first.
     """
-    known = {current.lun.uuid: current.lun.guid for current in served.luns} if served else {}
-    return {
-        lun.uuid: lun
-        for lun in desired.luns.values()
-        if lun.guid is not None and (guid := known.get(lun.uuid)) is not None and guid != lun.guid
-    }
+    known = [current.lun for current in served.luns] if served else []
+    luns = desired.luns.values()
+    return {lun.uuid: lun for lun in luns if any(other.is_other_volume(lun.uuid, lun.guid) for other in known)}
 
 
 def differences(desired: DesiredState, served: ServedTarget | None, groups: list[HostGroup]) -> Differences:

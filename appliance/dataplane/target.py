@@ -64,8 +64,12 @@ class Lun:
 
     def is_unit_of(self, other: Lun) -> bool:
         """Whether it is the same disk for hosts, with the same data; other parameters may differ."""
-        same_data = self.guid == other.guid or None in (self.guid, other.guid)
+        same_data = not self.is_other_volume(self.uuid, other.guid)
         return same_data and (self.uuid, self.designation) == (other.uuid, other.designation)
+
+    def is_other_volume(self, uuid: str, guid: int | None) -> bool:
+        """Whether it has this UUID, and certainly not the volume with this GUID."""
+        return self.uuid == uuid and self.guid != guid and None not in (self.guid, guid)
 
 
 CHANGING_TOGETHER = (

@@ -130,9 +130,10 @@ def findings(
         if store.state == "missing" and hidden:  # its dataset can be in such a pool
             continue
         percent = 100 * store.referenced // store.size if store.size else 0
-        key, threshold = f"capacity:datastore:{store.id}", store.soft_threshold or 101
-        if store.state == "active" and _severity(percent, Thresholds(threshold, 101), opened.get(key)):
-            text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
+        key, threshold = f"capacity:datastore:{store.id}", store.soft_threshold
+        lowered = CLEARED_BELOW_PERCENT if key in opened else 0
+        if store.state == "active" and threshold is not None and percent >= threshold - lowered:
+            text = f"datastore {store.name} uses {percent} % of its size; its threshold is {threshold} %"
             command = f"zvaai datastore {'grow' if store.kind == VMFS else 'quota'} {store.name} SIZE"
             remedy = f"Move VMs to another datastore, or run: {command}"
             findings.append(Finding(key, "warning", store.id, text, remedy))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hazards: datastores that lose writes in a power cut, a certificate that ends, and a full system disk."""
 
-import shutil
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -42,9 +41,8 @@ def renewed(certificate: Certificate) -> Finding:
     return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:23]}", "info", "appliance", text, remedy)
 
 
-def of_system_disk(folder: Path) -> list[Finding]:
-    """Where the database is. Without space it takes no change, and alerts are not even sent."""
-    free = shutil.disk_usage(folder).free
+def of_system_disk(folder: Path, free: int) -> list[Finding]:
+    """`free` bytes are left where the database is. Without space it takes no change, and alerts are not even sent."""
     if free >= WARNING_BYTES:
         return []
     text = f"The file system of {folder} has {free >> 20} MiB left. Without space zvaai can store no change, and send no alert"

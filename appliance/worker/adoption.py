@@ -4,6 +4,7 @@
 import contextlib
 import re
 
+from appliance.dataplane.target import ServedLun
 from appliance.domain import datastores as domain
 from appliance.domain import designation, identity, requests
 from appliance.domain.designation import Designation
@@ -32,6 +33,18 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
     mounted: bool
 
 
+def _luns(context: Context) -> list[tuple[str, ServedLun]]:
+    """With their targets; none while the target does not answer."""
+    with contextlib.suppress(UnavailableError):
+        return [(target.name, lun) for target in context.served_targets() for lun in target.luns]
+    return []
+
+
+def _luns_of_another(context: Context, uuid: str | None, guid: int) -> list[tuple[str, int]]:
+    """Target and number of the LUN of a lost volume that had this identity too."""
+    return [(target, lun.lun.number) for target, lun in _luns(context) if uuid and lun.lun.is_other_volume(uuid, guid)]
+
+
 class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
     """Makes a datastore of a volume, a file system or a copy: with a new identity, or the claimed one if it is free."""
 
@@ -49,7 +62,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         check_fields(kind, request)
         store = next((store for store in stores if store.dataset == dataset.name), None)
         keeps = request.identity == "keep"
-        if store is not None and not (store.state == "copy" or (keeps and self._has_other_data(context, store))):
+        if store is not None and not (store.state == "copy" or (keeps and _luns_of_another(context, store.uuid, store.guid))):
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
         steps.check_name(context, stores, request.name, store.id if store is not None and store.state != "copy" else None)
         if not keeps:
@@ -101,29 +114,12 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
 
     @staticmethod
-    def _has_other_data(context: Context, store: domain.Datastore) -> bool:
-        """Whether the target has its LUN with another volume, which had the same identity and is away."""
-        luns = [lun.lun for target in context.served_targets() for lun in target.luns]
-        return any(lun.uuid == store.uuid and lun.guid not in (None, store.guid) for lun in luns)
-
-    @staticmethod
     def _not_served(context: Context, dataset: Dataset) -> None:
         """Of two datasets with one identity, that of the hosts must not get another identity."""
-        with contextlib.suppress(UnavailableError):
-            for target in context.served_targets():
-                for lun in target.luns:
-                    if lun.lun.guid == dataset.guid and lun.state == "serving":
-                        text = f"hosts use it as LUN {lun.lun.number}. Adopt the other one, or export its pool first"
-                        raise ConflictError(f"Cannot give {dataset.name} another identity: {text}")
-
-    @staticmethod
-    def _replace_lun(context: Context, uuid: str, guid: str) -> None:
-        """The LUN of a lost volume goes, so that the reconciler makes it again with this one."""
-        with contextlib.suppress(UnavailableError), as_domain_errors():
-            for target in context.served_targets():
-                for lun in target.luns:
-                    if lun.lun.uuid == uuid and lun.lun.guid is not None and str(lun.lun.guid) != guid:
-                        context.target.delete_lun(target.name, lun.lun.number)
+        for _, lun in _luns(context):
+            if lun.lun.guid == dataset.guid and lun.state == "serving":
+                text = f"hosts use it as LUN {lun.lun.number}. Adopt the other one, or export its pool first"
+                raise ConflictError(f"Cannot give {dataset.name} another identity: {text}")
 
     @staticmethod
     def _names(
@@ -163,7 +159,9 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**properties, **user_properties, identity.GUID: plan.guid})
         advance("serving it", 60)
-        self._replace_lun(context, uuid, plan.guid)
+        for target, number in _luns_of_another(context, uuid, current.guid):  # the reconciler makes it again with this volume
+            with as_domain_errors():
+                context.target.delete_lun(target, number)
         return steps.serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: AdoptPlan) -> None:

@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import shutil
 import time
 from collections.abc import Callable
 
@@ -55,7 +56,8 @@ class Periodic:
             certificate = describe(self._context.configuration.http.certificate)
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
-        self._context.alerts.update(hazards.DISK, hazards.of_system_disk(self._context.configuration.state_directory))
+        folder = self._context.configuration.state_directory
+        self._context.alerts.update(hazards.DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
         with self._context.store.session() as session:
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):

@@ -34,6 +34,7 @@ def test_blocks_and_trim_are_chosen_at_creation(appliance: Appliance) -> None:
     first, second, third, fourth = free_disks(appliance)[:4]
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(first, second)], "ashift": 13, "autotrim": True})
     assert (pool(appliance)["ashift"], pool(appliance)["autotrim"]) == (13, True)
+    assert appliance.simulator.pool_state("fast").properties["autoexpand"] == "on"
     appliance.job("POST", "/pools", {"name": "usual", "vdevs": [mirror(third, fourth)]})
     assert (pool(appliance, "usual")["ashift"], pool(appliance, "usual")["autotrim"]) == (12, False)
     for wrong in (8, 17, "large"):

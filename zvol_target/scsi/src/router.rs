@@ -72,9 +72,6 @@ pub(crate) async fn execute(
         offloaded: OffloadStatistics::default(),
     };
     let description = command_table::find(execution.cdb, |command| unit.offers(command, offloads));
-    if description.is_ok_and(|description| description.family.only_reads()) {
-        execution.task.fences_nothing();
-    }
     let result = run(&mut execution, description, command.attribute).await;
     let Execution {
         data_out_required,

@@ -38,11 +38,6 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether none of its commands writes to the medium.
-    pub(crate) const fn only_reads(self) -> bool {
-        matches!(self, Self::Read | Self::Verify | Self::SynchronizeCache)
-    }
-
     /// Every family with its name, in the order of the counters.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Read, "read"),

@@ -18,6 +18,9 @@ from support.programs import IN_GUEST, ProgramFailed, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Session
 from support.zfs import destroy_pool
 
+from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.model import Redundancy, VdevSpec
+
 POOL = "moved"
 DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(3))
 HELPER = Path(f"/run/zvaai-helper-{POOL}.sock")
@@ -237,3 +240,36 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
         appliance.cli("datastore", "change", store["uuid"], "--add-group", "cluster", "--wait")
         assert (identity(appliance, 5), read_pieces(appliance, 5)) == (before, content)
         assert value(store["dataset"], "zvaai:uuid") == store["uuid"] and luns[5] == store["uuid"]
+
+
+@pytest.fixture
+def mirrored() -> Iterator[KernelEngine]:
+    """A mirror of two devices, and two that are twice as large."""
+    if not IN_GUEST:
+        pytest.fail("this test runs in a guest: tests/README.md says how")
+    devices = [f"/dev/shm/growing{number}" for number in range(4)]
+    for device, size in zip(devices, (GIB // 4, GIB // 4, GIB // 2, GIB // 2), strict=True):
+        with Path(device).open("wb") as file:
+            file.truncate(size)
+    yield KernelEngine(device_directories=["/dev/shm"])
+    if "growing" in run("zpool", "list", "-H", "-o", "name").split():
+        destroy_pool("growing")
+    for device in devices:
+        Path(device).unlink()
+
+
+@pytest.mark.parametrize("expand", ["on", "off"])
+def test_a_pool_grows_with_larger_disks(mirrored: KernelEngine, expand: str) -> None:
+    """At the end of the last resilver; a pool without `autoexpand` when its devices are set online."""
+    first, second, third, fourth = (f"/dev/shm/growing{number}" for number in range(4))
+    disks = [VdevSpec(devices=(first, second), redundancy=Redundancy.MIRROR)]
+    mirrored.create_pool("growing", disks, properties={"autoexpand": expand}, force=True)
+    before = mirrored.pool("growing").size
+    for old, new in ((first, third), (second, fourth)):
+        mirrored.replace("growing", old, new, force=True)
+        run("zpool", "wait", "-t", "replace", "growing")
+    if expand == "off":
+        assert mirrored.pool("growing").size == before
+        for device in (third, fourth):
+            mirrored.online("growing", device)
+    wait_for(lambda: mirrored.pool("growing").size > 1.8 * before, "the pool grows")

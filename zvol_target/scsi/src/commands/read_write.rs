@@ -45,13 +45,8 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     }
     // At most ACCEPTED_TRANSFER_BYTES.
     let buffer = execution.allocate(length as u32).await?;
-    let data = unit
-        .volume
-        .read(range.offset, buffer)
-        .await
-        .map_err(|error| {
-            execution.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
-        })?;
+    execution.task.fences_nothing();
+    let data = execution.read_volume(range.offset, buffer).await?;
     execution.bytes = length;
     Ok(Reply {
         data_in: Some(data),
@@ -89,6 +84,17 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
 }
 
 impl Execution<'_> {
+    /// Reads from the volume. If the task is aborted before the read has begun, it does not begin.
+    ///
+    /// # Errors
+    /// UNRECOVERED READ ERROR.
+    pub(crate) async fn read_volume(&self, offset: u64, buffer: Buffer) -> Result<Buffer, Failure> {
+        let read = self.until_aborted(self.unit.volume.read(offset, buffer));
+        Ok(read.await.map_err(|error| {
+            self.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
+        })?)
+    }
+
     /// Writes data of Data-Out to its range, locks the range meanwhile, and counts it.
     ///
     /// # Errors

@@ -36,6 +36,7 @@ const INVALID_BYTCHK: Sense = Sense::invalid_field_in_cdb(1, Some(2));
 /// LOGICAL BLOCK ADDRESS OUT OF RANGE, INVALID FIELD IN CDB, UNRECOVERED READ ERROR, MISCOMPARE DURING VERIFY OPERATION, INVALID FIELD
 /// IN COMMAND INFORMATION UNIT.
 pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    execution.task.fences_nothing();
     match ByteCheck::of(execution.cdb)? {
         ByteCheck::Readable => {
             // No data is transferred, so only the capacity limits the length. The command can be aborted between its steps.
@@ -137,10 +138,7 @@ impl Execution<'_> {
     /// Reads a part of the volume, at most a chunk.
     pub(crate) async fn read_chunk(&mut self, offset: u64, length: u32) -> Result<Buffer, Failure> {
         let buffer = self.allocate(length).await?;
-        let read = self.unit.volume.read(offset, buffer).await;
-        Ok(read.map_err(|error| {
-            self.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
-        })?)
+        self.read_volume(offset, buffer).await
     }
 
     /// Compares a part of the volume, at most a chunk, with `data`.

@@ -217,6 +217,22 @@ fn a_lost_nexus_takes_its_tasks_along_even_on_a_removed_unit() {
     );
 }
 
+/// The same host on another path.
+fn on_another_path(initiator: &Initiator) -> Initiator {
+    let nexus = Arc::new(Nexus {
+        id: u64::MAX,
+        initiator_port: format!("{},i,0x00023d000002", initiator.nexus.initiator_device),
+        ..(*initiator.nexus).clone()
+    });
+    initiator.device.nexus_established(&nexus);
+    Initiator {
+        device: Arc::clone(&initiator.device),
+        nexus,
+        logical_unit: UNIT,
+        data_in_buffer_size: u32::MAX,
+    }
+}
+
 #[test]
 fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     let (volume, initiator) = setup();
@@ -232,19 +248,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     let mut hanging = write(&initiator, 1);
     assert!(poll(&mut hanging).is_pending());
     device.nexus_lost(&initiator.nexus);
-    // The same host on another path.
-    let nexus = Arc::new(Nexus {
-        id: u64::MAX,
-        initiator_port: format!("{},i,0x00023d000002", initiator.nexus.initiator_device),
-        ..(*initiator.nexus).clone()
-    });
-    device.nexus_established(&nexus);
-    let again = Initiator {
-        device: Arc::clone(device),
-        nexus,
-        logical_unit: UNIT,
-        data_in_buffer_size: u32::MAX,
-    };
+    let again = on_another_path(&initiator);
     let on_other_unit = again.to(logical_unit_number(1));
     while on_other_unit.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(on_other_unit.run(&read_10(0, 1)).status, Status::Good);
@@ -310,33 +314,42 @@ fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
 }
 
 #[test]
-fn tasks_that_only_read_fence_nothing() {
+fn only_read_and_verify_fence_nothing() {
+    let verify_10 = [0x2f, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let synchronize_cache = [0x35, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let abort = TaskManagementFunction::AbortTask {
         logical_unit: UNIT,
         identifier: 1,
     };
-    for function in [abort, TaskManagementFunction::LogicalUnitReset(UNIT)] {
-        let (volume, initiator) = setup();
-        while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
-        volume.hold();
-        let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
-        assert!(poll(&mut hanging).is_pending());
-        let mut managed = manage(&initiator, function);
-        assert!(poll(&mut managed).is_pending());
-        drop(managed);
-        while initiator.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
-        assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
-        volume.release(1);
-        assert!(is_aborted(&poll(&mut hanging)));
+    let reset = TaskManagementFunction::LogicalUnitReset(UNIT);
+    for (cdb, status) in [
+        (read_10(0, 1), Status::Good),
+        (verify_10, Status::Good),
+        (synchronize_cache, Status::Busy),
+    ] {
+        // `None`: the nexus is lost.
+        for function in [Some(abort), Some(reset), None] {
+            let (volume, initiator) = setup();
+            while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
+            volume.hold();
+            let simple = TaskAttribute::Simple;
+            let mut hanging = initiator.execute(1, simple, &cdb, Sent::boxed(&[]));
+            assert!(poll(&mut hanging).is_pending());
+            if let Some(function) = function {
+                let mut managed = manage(&initiator, function);
+                assert!(poll(&mut managed).is_pending());
+            } else {
+                initiator.device.nexus_lost(&initiator.nexus);
+            }
+            let again = on_another_path(&initiator);
+            while again.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+            assert_eq!(again.run(&TEST_UNIT_READY).status, status, "{cdb:x?}");
+            volume.release(1);
+            assert!(is_aborted(&poll(&mut hanging)));
+            while again.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+            assert_eq!(again.run(&TEST_UNIT_READY).status, Status::Good);
+        }
     }
-    let (volume, initiator) = setup();
-    let other = Initiator::of(Arc::clone(&initiator.device));
-    while other.run(&TEST_UNIT_READY).status != Status::Good {}
-    volume.hold();
-    let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
-    assert!(poll(&mut hanging).is_pending());
-    initiator.device.nexus_lost(&initiator.nexus);
-    assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
 }
 
 #[test]
