@@ -65,9 +65,10 @@ class Command:
 
 
 @pytest.fixture
-def zvaai(tmp_path: Path) -> Iterator[Command]:
-    """For one test."""
+def zvaai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """For one test, in which schedules do not run: their jobs would race its commands."""
     with running(tmp_path / "appliance") as appliance:
+        monkeypatch.setattr(appliance.service.periodic, "schedules", lambda: None)
 
         def serve(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
             if environment["REQUEST_METHOD"] != "GET":

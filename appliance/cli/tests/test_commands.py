@@ -465,13 +465,9 @@ def test_columns_have_the_words_of_the_console(zvaai: Command) -> None:
 
 def test_the_room_of_a_schedule_is_a_table(zvaai: Command) -> None:
     zvaai("datastore", "create", "thick", "--pool", "tank", "--size", "1G", "--thick", "--wait")
-    zvaai("schedule", "create", "hourly", "thick", "--every", "1h", "--keep", "2")
-    zvaai("schedule", "change", "hourly", "--disable")
-    zvaai.appliance.wait_until_idle()
-    for job in zvaai.appliance.get("/jobs")["items"]:  # perhaps its first snapshot
-        zvaai.appliance.ended(job["id"])
     zvaai.appliance.simulator.write(zvaai.json("datastore", "show", "thick")["dataset"], 100 << 20)
     zvaai.appliance.service.context.scan(0)
+    zvaai("schedule", "create", "hourly", "thick", "--every", "1h", "--keep", "2")
     printed = zvaai("schedule", "show", "hourly")
     assert re.search(r"^needed +100\.?\d* MiB$", printed, re.MULTILINE) and "{" not in printed
     assert re.search(r"^thick +100\.?\d* MiB$", printed, re.MULTILINE)
