@@ -225,7 +225,8 @@ class Client:
             if matching:
                 which = ", ".join(f"{item['id']} ({item['state']})" if "state" in item else item["id"] for item in matching)
                 raise CommandError(f"several are called {name!r}: {which}. Use the ID", IN_THE_WAY)
-        raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_FOUND)
+        kind = path.rsplit("/", 1)[-1].removesuffix("s").replace("-", " ")
+        raise CommandError(f"there is no {kind} {name!r}", NOT_FOUND)
 
 
 def _in_words(problem: Any) -> str:

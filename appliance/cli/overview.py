@@ -14,6 +14,8 @@ from appliance.cli.client import FAILED, NOT_ALLOWED, UNAVAILABLE, USAGE, Client
 from appliance.cli.output import size
 from appliance.cli.shared import Run, ask_secret, names_of
 
+FINGERPRINT = "journalctl -u zvaai-frontend | grep -i fingerprint"
+
 
 def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
     """Address and certificate of the server, after its fingerprint was confirmed."""
@@ -36,10 +38,12 @@ def _server(url: str, fingerprint: str | None) -> tuple[str, str]:
             raise CommandError(f"the server's certificate has another fingerprint: {seen}", NOT_ALLOWED)
     elif sys.stdin.isatty():
         typer.confirm(
-            f"The server's certificate has the SHA-256 fingerprint {seen}. Does the server's log have the same?", abort=True
+            f"The server's certificate has the SHA-256 fingerprint {seen}. To compare, run on the server: {FINGERPRINT}\n"
+            "Is it the same?",
+            abort=True,
         )
     else:
-        raise CommandError("give --fingerprint: there is no terminal to confirm it", NOT_ALLOWED)
+        raise CommandError(f"give --fingerprint: there is no terminal to confirm it. On the server: {FINGERPRINT}", NOT_ALLOWED)
     return address, pem
 
 

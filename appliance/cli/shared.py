@@ -57,8 +57,8 @@ class Run(typer.Context):
             self.output.raw(ended)
         else:
             if unserved:
-                how = "not as it should be" if result.get("served") else "not served yet"
-                print(f"done, but {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
+                how = "with a problem" if result.get("served") else "not served yet"
+                print(f"done, {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
             self.output.fields(result)
             for reason, count in result.get("copied_because", {}).items():
                 print(f"copied because of {reason}: {size(count)}", file=sys.stderr)

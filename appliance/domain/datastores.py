@@ -305,20 +305,23 @@ def check_size(size: int, block_size: int = GRANULARITY) -> None:
         )
 
 
-def dataset_name(pool: str, name: str, uuid: str, *, encrypted: bool = False) -> str:
-    """Dataset of a new datastore. The datastore's name can change and be reused; the dataset's name cannot."""
-    return f"{pool}/{ENCRYPTED if encrypted else FOLDER}/{name}-{uuid[:8]}"
+def dataset_name(root: str, name: str, uuid: str) -> str:
+    """Dataset of a new datastore below its `root_of`. The datastore's name can change; the dataset's name cannot."""
+    return f"{root if '/' in root else f'{root}/{FOLDER}'}/{name}-{uuid[:8]}"
+
+
+def root_of(dataset: str, encryption_root: str | None) -> str:
+    """The dataset whose key it inherits, which it cannot leave (zfs-rename(8)), else its pool."""
+    return encryption_root if encryption_root and encryption_root != dataset else dataset.split("/", 1)[0]
 
 
 def is_below_root(dataset: str) -> bool:
     return dataset.split("/")[1] == ENCRYPTED
 
 
-def trash_name(dataset: str) -> str:
-    """Its dataset in the trash. An encrypted dataset can't be moved out of its encryption root (zfs-rename(8))."""
-    pool = dataset.split("/", 1)[0]
-    above = f"{pool}/{ENCRYPTED}" if is_below_root(dataset) else pool
-    return f"{above}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
+def trash_name(root: str, dataset: str) -> str:
+    """Its dataset in the trash of its `root_of`."""
+    return f"{root}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
 
 
 def new_uuid() -> str:

@@ -6,6 +6,8 @@ from shlex import quote
 
 ADAPTER = "HBA=$(esxcli iscsi adapter list | awk '/iscsi_vmk/ {print $1; exit}')"
 """The software iSCSI adapter, whose number differs between hosts. `iscsi_vmk` is its driver."""
+ENABLE = "esxcli iscsi software set --enabled=true"
+"""Without it the host has no software iSCSI adapter. It changes nothing where it was run."""
 
 
 VENDOR = "ZVAAI"
@@ -32,7 +34,7 @@ def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str], 
         "esxcli system settings advanced set -o /DataMover/MaxHWTransferSize -i 16384",
     ]
     if portals:
-        lines += ["esxcli iscsi software set --enabled=true", ADAPTER]
+        lines += [ENABLE, ADAPTER]
         lines += [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
         lines += [f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {target_name}" for portal in portals]
     lines.append("esxcli storage core adapter rescan --all")
@@ -41,12 +43,12 @@ def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str], 
 
 
 def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
-    """Commands for one host that check the registered name of its adapter and the CHAP name. They change nothing."""
+    """Commands for one host that check the registered name of its adapter and the CHAP name. They only enable software iSCSI."""
     if not iqns:
         return []
     names = "|".join(name.replace(".", "\\.") for name in iqns)
     registered = f"This host is registered as {iqns[0]}"
-    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -Ei {quote(names)} || echo {quote(registered)}"]
+    lines = [f"{ENABLE}; {ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -Ei {quote(names)} || echo {quote(registered)}"]
     if chap_name is not None:
         lines.append(
             f"# CHAP is required: set the name {chap_name} and its secret in the properties of the iSCSI adapter."

@@ -30,7 +30,9 @@ class WorkerClient:
                 connection.sendall(encoded({"method": METHOD, "params": sent, "request": logs.request()}) + b"\n")
                 return _received(connection)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise UnavailableError(f"the worker does not answer: {error}") from error
+            raise UnavailableError(
+                f"the worker does not answer: {error}. On the server: systemctl status zvaai-worker"
+            ) from error
 
 
 def _received(connection: socket.socket) -> tuple[Reply, bytes | int]:

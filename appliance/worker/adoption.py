@@ -10,13 +10,13 @@ from appliance.domain import designation, identity, requests
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, UnavailableError
 from appliance.domain.thick import without_slack
-from appliance.worker import reservations, steps, thick
+from appliance.worker import steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.kinds import Shown, check_fields, dataset_kind, mount_path
+from appliance.worker.pool_operations import is_of_appliance
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
-from appliance.zfs import configuration_copies
 from appliance.zfs.model import Dataset, Filesystem, Source, Volume
 
 
@@ -71,13 +71,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         if isinstance(dataset, Volume):
             domain.check_size(dataset.volsize, 512)
             is_thick = dataset.refreservation >= dataset.volsize
-        elif dataset.name.partition("/")[2] in (
-            "",
-            domain.FOLDER,
-            domain.TRASH,
-            reservations.DATASET,
-            configuration_copies.DATASET,
-        ):
+        elif "/" not in dataset.name or is_of_appliance(dataset.name):
             raise InvalidError("dataset", "this cannot be a datastore: it belongs to the pool or the appliance", "another one")
         elif below := [dependant.name for dependant in context.engine.dependants(dataset.name) if dependant.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)

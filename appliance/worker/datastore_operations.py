@@ -46,7 +46,8 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
                 "pool", f"there is no pool {request.pool!r}", ", ".join(pool.name for pool in context.scan(60).pools) or "none"
             )
         uuid = domain.new_uuid()
-        dataset = domain.dataset_name(pool.name, request.name, uuid, encrypted=request.encrypted)
+        root = f"{pool.name}/{domain.ENCRYPTED}" if request.encrypted else pool.name
+        dataset = domain.dataset_name(root, request.name, uuid)
         if request.encrypted:
             encryption.check_exported(context, stores, pool.name)
         layout = kind.decide_new(request, pool)
@@ -67,7 +68,8 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
         else:
             steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
         # Now, because a full pool has no space for it.
-        steps.ensure_folder(context, domain.trash_name(dataset).rsplit("/", 1)[0])
+        root = dataset.rsplit("/", 1)[0] if plan.key else plan.pools[0]
+        steps.ensure_folder(context, domain.trash_name(root, dataset).rsplit("/", 1)[0])
         user_properties = steps.identity_properties(
             plan.name, uuid, plan.soft_threshold, plan.shown.numbers(thick=plan.layout.thick)
         )

@@ -13,7 +13,7 @@ from appliance.zfs import errors as zfs
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
     match error:
         case zfs.HasDependants():
-            return ConflictError(f"{error.name} has dependants", error.dependants)
+            return ConflictError(f"others depend on {error.name}", error.dependants)
         case zfs.NewerSnapshots():
             return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer)
         case (

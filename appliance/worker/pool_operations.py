@@ -24,15 +24,13 @@ from appliance.zfs import errors as zfs
 from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
 from appliance.zfs.names import pool_of
 
-APPLIANCE_FILESYSTEMS = (
-    domain.FOLDER,
-    domain.TRASH,
-    domain.ENCRYPTED,
-    f"{domain.ENCRYPTED}/{domain.TRASH}",
-    reservations.DATASET,
-    configuration_copies.DATASET,
-)
-"""File systems of a pool that the appliance makes itself."""
+_APPLIANCE_FILESYSTEMS = (domain.FOLDER, domain.ENCRYPTED, reservations.DATASET, configuration_copies.DATASET)
+
+
+def is_of_appliance(dataset: str) -> bool:
+    """Whether the appliance makes this file system itself. A trash is in each encryption root with deleted datastores."""
+    below = dataset.partition("/")[2]
+    return below in _APPLIANCE_FILESYSTEMS or below.rpartition("/")[2] == domain.TRASH
 
 
 def update_capacity_alerts(context: Context) -> None:
@@ -264,7 +262,7 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         stores = [store for store in context.datastores() if store.pool == name and store.state == "active" and store.uuid]
         hosts = sorted({host for store in stores for host in context.logged_in(store.id)})
         if hosts and not request.force:
-            raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
+            raise ConflictError("hosts that see its datastores are logged in", hosts, can_force=True)
         out = tuple(store.id for store in stores)
         return ExportPlan(**of_pool(name), guid=str(pool.guid), force=request.force, out_of_service=out)
 
@@ -320,7 +318,7 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
             raise held(context, protected)
         inventory = context.scan(60)
         names = [dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool}/")]
-        others = sorted(name for name in names if name.partition("/")[2] not in APPLIANCE_FILESYSTEMS)
+        others = sorted(name for name in names if not is_of_appliance(name))
         if others and not force:
             raise ConflictError(f"Cannot destroy pool {pool}: it has other datasets", others, can_force=True)
 

@@ -14,6 +14,7 @@ from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedy, fullness, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
+from appliance.domain.esxcli import ENABLE
 from appliance.domain.hosts import all_initiators
 from appliance.domain.readiness import FAILED, OK, UNKNOWN, WARNING, Check
 from appliance.domain.secrets import Seal, SealedError
@@ -22,6 +23,8 @@ from appliance.worker.nfs_readiness import NfsFacts
 from appliance.zfs.model import Dataset, FeatureState, Pool
 
 _ZVOL_CLONE = Path("/sys/module/zvol_clone")
+ON_HOST = "In the host's shell:"
+HERE = "Then on the storage server:"
 
 
 @dataclass
@@ -180,14 +183,14 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
         names = iqns.get(host.id, [])
         if host.group_id in by_nfs and not host.addresses:
             evidence = "it may mount nothing: no address is known"
-            remedy = f"esxcli network ip interface ipv4 get; zvaai host change {host.name} --add-address ADDRESS"
+            remedy = f"{ON_HOST} esxcli network ip interface ipv4 get. {HERE} zvaai host change {host.name} --add-address ADDRESS"
             yield Check("address", "The host has an address", FAILED, evidence, remedy, host.id)
         if not names and host.group_id in by_nfs and host.group_id not in by_iscsi:
             continue  # it has no LUN to see
         if not names:
             evidence = "no iSCSI name of it is known"
-            on_host = "esxcli iscsi software set --enabled=true; esxcli iscsi adapter list"
-            remedy = f"{on_host}; zvaai host change {host.name} --add-iqn IQN"
+            names_it = f"{ENABLE}; esxcli iscsi adapter list"
+            remedy = f"{ON_HOST} {names_it}. {HERE} zvaai host change {host.name} --add-iqn IQN"
             yield Check("initiator", "The host has an iSCSI name", FAILED, evidence, remedy, host.id)
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]

@@ -109,12 +109,8 @@ class Service:
 
     def filesystems(self) -> list[Filesystem]:
         """File systems but those of the appliance itself."""
-        filesystems = self.inventory().filesystems
-        return [
-            filesystem
-            for filesystem in filesystems
-            if "/" in filesystem.name and filesystem.name.split("/", 1)[1] not in pool_operations.APPLIANCE_FILESYSTEMS
-        ]
+        filesystems = [filesystem for filesystem in self.inventory().filesystems if "/" in filesystem.name]
+        return [filesystem for filesystem in filesystems if not pool_operations.is_of_appliance(filesystem.name)]
 
     def check_scheduled(self, datastores: Sequence[str], pool: str | None = None) -> None:
         schedules.check_datastores(self.datastores(), datastores)

@@ -291,7 +291,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
             _, snapshot = _snapshot_of(context, request.id, request.snapshot)
         else:
             snapshot = f"{store.dataset}@clone-{uuid[:8]}"
-        dataset = domain.dataset_name(store.pool, request.name, uuid, encrypted=domain.is_below_root(store.dataset))
+        dataset = domain.dataset_name(domain.root_of(store.dataset, store.encryption_root), request.name, uuid)
         if store.thick:
             thick.check_properties(context, dataset, store.block_size if store.kind == domain.NFS else None)
         shown = kind.decide_shown(context, request, request.name, uuid, None)

@@ -103,7 +103,7 @@ def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
     """Refused while hosts are logged in, unless forced: then target and NFS server need not answer."""
     hosts = [] if force else context.logged_in(store.uuid or "")
     if hosts:
-        raise ConflictError(f"hosts are logged in that see {store.name}; {doing}", hosts, can_force=True)
+        raise ConflictError(f"hosts that see {store.name} are logged in; {doing}", hosts, can_force=True)
 
 
 def ensure_folder(context: Context, name: str) -> None:
@@ -175,7 +175,7 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
     if not any(number in (None, lun.number) for lun in luns):
         return
     if hosts := context.logged_in(uuid):
-        raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
+        raise ConflictError("hosts that see it have logged in", hosts, can_force=True)
 
 
 def out_of_service(context: Context, uuid: str, pools: Collection[str], force: bool) -> None:

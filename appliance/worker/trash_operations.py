@@ -36,7 +36,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     def plan(self, context: Context, request: requests.DeleteDatastore) -> DeletePlan:
         store = domain.find(context.datastores(), request.id, "active")
         steps.unused(context, store, request.force, "deleting it takes it away from them")
-        trash = domain.trash_name(store.dataset)
+        trash = domain.trash_name(domain.root_of(store.dataset, store.encryption_root), store.dataset)
         if not trash.endswith(f"-{store.id[:8]}"):
             trash = f"{trash}-{store.id[:8]}"
         return DeletePlan(
@@ -98,7 +98,7 @@ class Restore(Operation[requests.RestoreCreate, RestorePlan]):
         shown = kind.decide_shown(context, _as_before(context, request, recorded), name, store.id, recorded)
         return RestorePlan(
             subject=store.id, pools=(store.pool,), uuid=store.id,
-            dataset=domain.dataset_name(store.pool, name, store.id, encrypted=domain.is_below_root(store.dataset)),
+            dataset=domain.dataset_name(domain.root_of(store.dataset, store.encryption_root), name, store.id),
             kind=kind.name, name=name, trash=store.dataset, shown=shown, claims=shown.claims(name),
         )  # fmt: skip
 

@@ -154,7 +154,7 @@ class HasDependants(ZfsError):
 
     def __str__(self) -> str:
         more = ", ..." if len(self.dependants) > 5 else ""
-        return f"{self.name} has dependants: {', '.join(self.dependants[:5])}{more}"
+        return f"others depend on {self.name}: {', '.join(self.dependants[:5])}{more}"
 
 
 class SnapshotHeld(ZfsError):

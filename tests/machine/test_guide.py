@@ -36,9 +36,10 @@ from support.storage_server import (
 )
 
 GUIDE = Guide("docs/guide.md", "docs/install.md")
+CONTRIB = r"find /etc/apt -name sources.list -o -name debian.sources | xargs sed -i '/ contrib/!s/ main\b/ main contrib/'"
 ELSEWHERE = {
     "wget -O /etc/apt/sources.list.d/zvaai.sources https://REPOSITORY/zvaai.sources": "conftest.py, installed",
-    r"sed -i '/ contrib/!s/ main\b/ main contrib/' /etc/apt/sources.list": "conftest.py, installed",
+    CONTRIB: "conftest.py, installed",
     "apt update && apt install zvaai-standalone": "conftest.py, installed",
     "apt install certbot": "test_acme.py",
     "certbot certonly --standalone -d storage.example.com --deploy-hook /usr/lib/zvaai/certbot-deploy": "test_acme.py",

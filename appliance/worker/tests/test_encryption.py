@@ -57,6 +57,24 @@ def test_all_operations_with_one_key(appliance: Appliance) -> None:
     assert len(appliance.simulator.volumes(ROOT)) == 2
 
 
+def test_an_adopted_datastore_stays_below_the_root_of_its_key(appliance: Appliance) -> None:
+    """OpenZFS moves a dataset that inherits its key only below the dataset it has it from."""
+    engine = appliance.simulator
+    engine.create_filesystem("tank/secret", key=bytes(32))
+    engine.create_volume("tank/secret/vm", GIB)
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/secret/vm", "name": "vm"})["result"]["datastore"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/secret/zvaai-deleted/vm-")
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/secret/vm-")
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
+    assert appliance.get(f"/datastores/{clone}")["dataset"].startswith("tank/secret/clone-")
+    appliance.datastore("plain", encrypted=True)
+    for dataset in (ROOT, "tank/secret/zvaai-deleted"):
+        answer = appliance.request("POST", "/volumes/adopt", {"dataset": dataset, "name": "odd"})
+        assert answer.status_code == 422 and "belongs to" in answer.text
+
+
 def test_keys_are_loaded_before_their_datastores_are_served(appliance: Appliance) -> None:
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
     lock(appliance)

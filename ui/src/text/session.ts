@@ -25,7 +25,7 @@ export const session = {
   setup: {
     page: "First start",
     title: "Set up zvaai",
-    lead: "Four steps until hosts can use the storage. You can leave and continue later.",
+    lead: "Set up an administrator, a pool and portals. You can leave and continue later.",
     steps: { account: "Administrator", pool: "Pool", portals: "Portals", done: "Done" },
     progress: "Steps of the first start",
     account: {

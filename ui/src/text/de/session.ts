@@ -25,7 +25,7 @@ export const session: Texts["session"] = {
   setup: {
     page: "Erster Start",
     title: "zvaai einrichten",
-    lead: "Vier Schritte, bis Hosts den Speicher benutzen können. Sie können unterbrechen und später weitermachen.",
+    lead: "Richten Sie Administrator, Pool und Portale ein. Sie können unterbrechen und später weitermachen.",
     steps: { account: "Administrator", pool: "Pool", portals: "Portale", done: "Fertig" },
     progress: "Schritte des ersten Starts",
     account: {

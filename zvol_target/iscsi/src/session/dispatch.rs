@@ -9,13 +9,13 @@ use tokio::time::timeout;
 use super::connection::{Connection, EARLY_REQUESTS, End};
 use super::respond::LOGOUT_REMOVE_FOR_RECOVERY;
 use super::task::{Management, Progress, Running};
-use super::window::{Arrival, CommandWindow};
+use super::window::{Arrival, COMMAND_WINDOW, CommandWindow};
 use crate::pdu::{
     Header, InitiatorPdu, LogoutRequest, NopOut, RESERVED_TAG, TaskManagementRequest, reject,
 };
 
-/// Limit of running immediate requests.
-pub(super) const IMMEDIATE_MAX: u32 = 32;
+/// Limit of running immediate requests: a host can abort each of its commands at once.
+pub(super) const IMMEDIATE_MAX: u32 = COMMAND_WINDOW;
 
 /// How long a task management function waits for the end of aborted tasks. A host without a response ends the session, and Linux
 /// delays commands of all its logical units in the meantime. Tasks that take longer fence their unit.

@@ -2,6 +2,7 @@
 //! Task management and the order of commands: which commands a function affects, and the meaning of `RefCmdSN` (RFC 7143 11.5,
 //! 11.6).
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
@@ -104,6 +105,33 @@ fn an_abort_of_an_unknown_task_depends_on_ref_cmd_sn() {
     let response = abort(&mut initiator, command.initiator_task_tag, 77, 5);
     assert_eq!(response, FUNCTION_COMPLETE);
     assert_eq!(fixture.device.task_count(), 0);
+}
+
+/// A host that waits too long for a disk aborts all its commands at once.
+#[test]
+fn every_command_can_be_aborted_at_once() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    let commands: Vec<_> = (0..128).map(|_| initiator.command(&HANG)).collect();
+    for command in &commands {
+        initiator.send(command.encode(), &[]);
+    }
+    wait_until("all run", || fixture.device.task_count() == commands.len());
+    let tags: HashSet<u32> = commands
+        .iter()
+        .map(|command| initiator.manage(ABORT_TASK, Some(command)))
+        .collect();
+    let responses: Vec<_> = tags.iter().map(|_| initiator.receive_managed()).collect();
+    assert!(
+        responses
+            .iter()
+            .all(|response| response.response == FUNCTION_COMPLETE)
+    );
+    let managed: HashSet<u32> = responses
+        .iter()
+        .map(|response| response.initiator_task_tag)
+        .collect();
+    assert_eq!(managed, tags);
 }
 
 #[test]

@@ -322,16 +322,20 @@ impl Initiator {
     }
 
     pub fn expect_managed(&mut self, tag: u32) -> TaskManagementResponse {
-        let response = loop {
+        let response = self.receive_managed();
+        assert_eq!(response.initiator_task_tag, tag);
+        response
+    }
+
+    pub fn receive_managed(&mut self) -> TaskManagementResponse {
+        loop {
             match self.receive().pdu {
                 TargetPdu::TaskManagementResponse(response) => break response,
                 // A NOP-In can announce the open window before.
                 TargetPdu::NopIn(pdu) if pdu.target_transfer_tag == RESERVED_TAG => {}
                 other => panic!("no Task Management Function Response: {other:?}"),
             }
-        };
-        assert_eq!(response.initiator_task_tag, tag);
-        response
+        }
     }
 
     pub fn expect_nop_in(&mut self) -> NopIn {
