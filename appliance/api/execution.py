@@ -4,6 +4,7 @@
 import contextlib
 import json
 import logging
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ from appliance.domain.secrets import SealedError
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.service import Service
 
+_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 _KEY_LIFETIME_S = 86400
+_KEYS_PER_USER = 1000
+"""Answers that are stored for one user: nobody fills the system disk with them."""
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
 _TELLING = {200, 201, 401, 403}
@@ -128,6 +132,8 @@ def _believable(refusal: Refusal) -> Problem:
 def _arguments(declared: Declaration, call: Call) -> dict[str, object]:
     """Path, body and query for the view. Raises Refused."""
     arguments: dict[str, object] = dict(call.request.path)
+    if arguments.keys() != set(_PARAMETER.findall(declared.path)):
+        raise Refused(problem(404, "not_found", "this path has other parameters"))
     try:
         if declared.body is not None:
             arguments["body"] = declared.body.model_validate(_json(call.request.body))
@@ -222,6 +228,9 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         call.running = True
     with store.session() as session:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEY_LIFETIME_S))
+        finished = (IdempotencyKey.actor == actor) & IdempotencyKey.status.is_not(None)
+        newest = select(IdempotencyKey.key).where(finished).order_by(IdempotencyKey.created_at.desc()).limit(_KEYS_PER_USER)
+        session.execute(delete(IdempotencyKey).where(finished & IdempotencyKey.key.not_in(newest)))
     try:
         with store.session() as session:
             session.add(IdempotencyKey(actor=actor, key=key, digest=digest, headers={}, body="", created_at=now))

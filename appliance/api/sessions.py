@@ -39,6 +39,7 @@ from appliance.login.directory import Person
 
 resource = Resource("sessions")
 _WRONG = "the name or the password is wrong"
+_CHANGED = "an admin has changed how you log in; log in again"
 _NO_ROLE = "no group of this user has a role here"
 _OIDC_S = 600
 """Time for a login at the provider."""
@@ -96,10 +97,10 @@ def log_in(call: Call, body: SessionCreate) -> SessionResponse:
     with store.session() as session:
         access.count_attempt(session, body.name, call.address)
     with store.reading() as session:
-        user = session.scalar(select(User).where(User.name == body.name))
+        user, settings = session.scalar(select(User).where(User.name == body.name)), logins.read(session, DIRECTORY)
     person = None
     if user is None or user.source != logins.LOCAL:
-        person = _in_directory(call, body.name, body.password)
+        person = _in_directory(call, settings, body.name, body.password)
     elif not access.check_password(user, body.password):
         # The audit has no name of it: what was typed there may be a password.
         raise UnauthenticatedError(_WRONG)
@@ -113,10 +114,14 @@ def log_in(call: Call, body: SessionCreate) -> SessionResponse:
         with store.session() as session:
             access.forget_failure_of_address(session, body.name, call.address)
         raise InvalidError("code", "it is missing: this user has two-factor login", "the code of the app, or a recovery code")
-    with call.changing() as session:
+    with call.changing() as session:  # the checks took time, in which an admin may have ended what they prove
         if person is not None and person.role is not None:
+            if logins.read(session, DIRECTORY) != settings:
+                raise UnauthenticatedError(_CHANGED)
             user = logins.admit(session, DIRECTORY, person.name, person.role)
         assert user is not None
+        if person is None and getattr(session.get(User, user.id), "password_hash", None) != user.password_hash:
+            raise UnauthenticatedError(_CHANGED)
         call.subject = user.name
         second_factor.check(session, call.context.seal, user.id, body.code or "")
         access.forget_failures(session, body.name, call.address)
@@ -171,6 +176,8 @@ def complete_oidc(call: Call, body: OidcLoginCreate) -> SessionResponse:
     if person.role is None:
         raise ForbiddenError(_NO_ROLE)
     with call.changing() as session:
+        if _oidc_settings(call, session) != settings:
+            raise UnauthenticatedError(_CHANGED)
         user = logins.admit(session, OIDC, person.name, person.role, person.id)
         access.forget_failures(session, OIDC, call.address)
         cookie = access.begin_session(session, user.id, call.address)
@@ -248,10 +255,8 @@ def change_totp(call: Call, body: TotpUpdate) -> TotpCodesResponse:
     return TotpCodesResponse(enabled=body.secret is not None, recovery_codes=codes)
 
 
-def _in_directory(call: Call, name: str, password: str) -> Person:
+def _in_directory(call: Call, settings: logins.Settings, name: str, password: str) -> Person:
     """Raises UnauthenticatedError, UnavailableError."""
-    with call.context.store.reading() as session:
-        settings = logins.read(session, DIRECTORY)
     person = None
     if settings:
         person = directory.authenticate(settings, logins.secret_of(call.context.seal, DIRECTORY, settings), name, password)
@@ -272,10 +277,10 @@ def confirm_password(call: Call, password: str, field: str) -> None:
     store = call.context.store
     with store.session() as session:
         access.count_attempt(session, call.who.name, call.address)
-        user = access.user(session, call.who.user_id)
+        user, settings = access.user(session, call.who.user_id), logins.read(session, DIRECTORY)
     try:
         if user.source == DIRECTORY:
-            _in_directory(call, user.name, password)
+            _in_directory(call, settings, user.name, password)
         elif not access.check_password(user, password):
             raise UnauthenticatedError
     except UnauthenticatedError as error:

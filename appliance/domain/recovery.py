@@ -32,7 +32,7 @@ from appliance.zfs.model import Snapshot
 AREA = "recovery"
 _HISTORY = 1000
 _REMEDY = "list the copies on the pools (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
-_REPLACED = "the configuration was taken from a pool; nothing was begun again. Submit the job again if it is still needed"
+_NOT_BEGUN = "the job was from before the recovery, and was not begun again. Submit it again if it is still needed"
 _ACTIVE = "the appliance is in recovery mode: nothing is changed until an admin decides (zvaai recover)"
 
 
@@ -144,8 +144,6 @@ def take(
     active = jobs.active(session)
     if active and not is_active(session):
         raise ConflictError("jobs are running; try again when they have ended", [job.id for job in active])
-    for job in active:
-        jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_REPLACED)), "left": None})
     # The key that sealed its secrets may be lost.
     before, sees = configuration.collect(session, seal, whole=False), _access(session, using or Using())
     configuration.replace(session, seal, opened.content, caller)
@@ -197,4 +195,6 @@ def end_recovery(session: Session, copies: Iterable[PoolCopy], snapshots: Iterab
     highest = max((copy.copy.header.generation for copy in copies if copy.copy.header.installation == row.id), default=0)
     row.generation = row.decided_generation = max(row.generation, highest) + 1
     row.recovery_reason = row.recovery_began_at = None
+    for job in jobs.active(session):  # of a time that the pools have left
+        jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_NOT_BEGUN)), "left": None})
     update_alerts(session, AREA, [])

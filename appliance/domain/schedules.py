@@ -112,6 +112,11 @@ def retention(row: Schedule) -> Retention:
     return Retention(row.keep, row.hourly, row.daily, row.weekly, row.monthly, row.time_zone)
 
 
+def rules(session: Session) -> dict[str, Retention]:
+    """What the enabled schedules retain, by their identifiers."""
+    return {row.id: retention(row) for row in session.scalars(select(Schedule).where(Schedule.enabled))}
+
+
 def add(session: Session, new: ScheduleCreate) -> Schedule:
     """The first snapshot is taken at once, the first scrub in the next slot. Raises InvalidError, ConflictError."""
     new.check()
@@ -145,9 +150,12 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         raise ForbiddenError(f"only an admin may resume {changed.name} after the recovery: that destroys snapshots")
     update_paused(session)
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
-    if (lower or after.protect_days < before.protect_days) and not may_destroy:
+    # Another time makes it due again: each new snapshot displaces an older one.
+    moved = before.kind != SCRUB and (after.at, after.time_zone) != (before.at, before.time_zone)
+    if (lower or moved or after.protect_days < before.protect_days) and not may_destroy:
         raise ForbiddenError(
-            "only an admin may shorten the interval of a schedule, or lower what it retains or protects: that destroys snapshots"
+            "only an admin may change the time of a schedule, shorten its interval, or lower what it retains or protects: that"
+            " destroys snapshots"
         )
     return changed
 

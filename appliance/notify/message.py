@@ -23,7 +23,8 @@ class Message:
     @property
     def line(self) -> str:
         about = f"{self.subject}: " if self.subject else ""
-        return f"{self.severity.upper()}{_WHAT.get(self.kind, '')}: {about}{self.text}".replace("\n", " ").replace("\r", " ")
+        line = f"{self.severity.upper()}{_WHAT.get(self.kind, '')}: {about}{self.text}"
+        return "".join(character if character.isprintable() else " " for character in line)
 
     @property
     def body(self) -> str:

@@ -129,8 +129,7 @@ class Periodic:
 
     def retention(self) -> None:
         with self._context.store.reading() as session:
-            enabled = session.scalars(select(Schedule).where(Schedule.enabled))
-            rules = {schedule.id: schedules.retention(schedule) for schedule in enabled}
+            rules = schedules.rules(session)
             stores = {store.dataset: store for store in domain.datastores(self._context.scan(self._newest()), session)}
             active = [(job.subject, job_store.plan_of(job)) for job in job_store.active(session)]
         # A job without a pool does not wait for retention: the restore of a VM reads a snapshot of a datastore that it is about.

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from appliance.domain import datastores as domain
-from appliance.domain import identity, requests, retention
+from appliance.domain import identity, requests, retention, schedules
 from appliance.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from appliance.domain.jobs import Plan, Result
 from appliance.worker import steps, thick
@@ -159,7 +159,9 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """Does not destroy snapshots with new holds or clones, or that are being sent: a later run tries again."""
+        """Does not destroy snapshots with new holds or clones, or that are being sent: a later run tries again. Nor what its
+        schedule retains by now, or of a schedule that is paused or deleted by now.
+        """
         destroyed = 0
         for name in plan.expired:
             with contextlib.suppress(zfs.NoSuchSnapshot, zfs.NoSuchDataset):
@@ -169,11 +171,9 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                 context.engine.inherit_property(name, retention.PROTECT)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying snapshots", 10 + 80 * begin // len(plan.names))
-            destroyable = {
-                snapshot.name
-                for snapshot in context.scan_pools(plan.pools).snapshots
-                if not snapshot.holds and not snapshot.clones
-            }
+            with context.store.reading() as session:
+                rules = schedules.rules(session)
+            destroyable = {snapshot.name for snapshot in retention.surplus(context.scan_pools(plan.pools).snapshots, rules)}
             names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in destroyable]
             while names:
                 try:

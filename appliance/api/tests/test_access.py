@@ -43,6 +43,23 @@ def test_the_first_start(tmp_path: Path) -> None:
         assert access.prepare_setup(session, file) is None and not file.exists()
 
 
+def test_a_password_that_is_changed_during_the_login_begins_no_session(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = access.check_password
+
+    def slow(user: User | None, password: str) -> bool:
+        right = check(user, password)
+        with appliance.store.session() as session:
+            access.change_user(session, user.id if user else "", password_hash=access.new_password("admin", "battery staple 9"))
+        return right
+
+    monkeypatch.setattr(access, "check_password", slow)
+    assert log_in(appliance).status_code == 401
+    monkeypatch.setattr(access, "check_password", check)
+    assert log_in(appliance, password="battery staple 9").status_code == 201
+
+
 def test_a_session(appliance: Appliance) -> None:
     answer = log_in(appliance)
     assert answer.status_code == 201 and answer.json is not None

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from simulators.appliance import GIB, PASSWORD, Appliance
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from support.programs import wait_for
 from werkzeug.test import TestResponse
 
+from appliance.api import execution
 from appliance.api.events import STREAMS
 from appliance.api.execution import forget_unfinished
+from appliance.api.wire import HttpRequest
 from appliance.database.models import IdempotencyKey
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
@@ -105,6 +107,25 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
     assert first.json is not None
     appliance.ended(first.json["id"])
     assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
+
+
+def test_the_stored_answers_of_a_user_are_limited(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_KEYS_PER_USER", 5)
+    for number in range(20):
+        assert appliance.request("DELETE", "/tokens/absent", role="viewer", Idempotency_Key=str(number)).status_code == 404
+    with appliance.store.reading() as session:
+        assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 6
+
+
+def test_parameters_that_the_path_has_not(appliance: Appliance) -> None:
+    """As a program could send them that has taken over the HTTP process."""
+    store = appliance.datastore("store")
+    body = json.dumps({"name": "one", "datastores": [store]})
+    sent = HttpRequest(
+        operation="snapshots.create_snapshot", target="/api/v1/snapshots", path={"schedule": "x"}, body=body, address="::1",
+        authorization=f"Bearer {appliance.tokens['operator']}",
+    )  # fmt: skip
+    assert execution.carry_out(appliance.service, sent).status == 404
 
 
 def test_a_repeated_request_returns_the_job_whose_response_was_lost(appliance: Appliance) -> None:

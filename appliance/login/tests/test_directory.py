@@ -17,6 +17,7 @@ from support.slapd import CHAIN, LOOP, PASSWORD, READER_PASSWORD, Slapd, group, 
 from werkzeug.test import TestResponse
 
 from appliance.database.models import AuditEntry, LoginFailure, User
+from appliance.login import directory
 
 WRONG_ENTRY = "no entry, or more than one, has this login name"
 
@@ -65,6 +66,20 @@ def test_the_session_is_that_role_and_follows_the_groups_at_the_next_login(appli
     assert client.get("/api/v1/datastores").status_code == 401, "other settings end sessions"
     assert client.post("/api/v1/session", json={"name": "olga", "password": PASSWORD}).status_code == 201
     assert client.get("/api/v1/users").status_code == 200
+
+
+def test_a_login_under_way_ends_with_its_directory(appliance: Appliance, server: Slapd, monkeypatch: Any) -> None:
+    set_up(appliance, server.settings())
+    authenticate = directory.authenticate
+
+    def slow(*given: Any) -> Any:
+        found = authenticate(*given)
+        assert appliance.request("DELETE", "/settings/directory").status_code == 200
+        return found
+
+    monkeypatch.setattr(directory, "authenticate", slow)
+    assert log_in(appliance, "anna").status_code == 401
+    assert users(appliance) == {}
 
 
 @pytest.mark.parametrize(

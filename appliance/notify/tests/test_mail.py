@@ -24,6 +24,8 @@ from simulators.appliance import Appliance, running
 from appliance.api import certificate
 from appliance.config import Alerts
 from appliance.domain.journal import Finding, update_alerts
+from appliance.notify import message as notice
+from appliance.notify.mail import compose
 from appliance.notify.sender import Sender
 
 TRUSTED = (ip_network("127.0.0.0/8"),)
@@ -142,6 +144,14 @@ def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path:
     assert isinstance(payload, bytes) and "Remedy:   zvaai pool show tank" in payload.decode()
     assert first["Auto-Submitted"] == "auto-generated" and first["References"] == second["References"]
     assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
+
+
+def test_a_text_of_several_lines_is_one_subject() -> None:
+    """As a program that is no web server can put it into the alert about its receiver."""
+    odd = notice.Message("e", "alert.raised", 0, "critical", "pager", "a\x85b\u2028c\nd\x1c\ud800", "", "alert-1")
+    mail = compose(odd, "zvaai@example.com", [OPS], "server")
+    assert mail["Subject"] == "[zvaai server] CRITICAL: pager: a b c d  "
+    assert b"Subject: [zvaai server] CRITICAL: pager: a b c d" in bytes(mail)
 
 
 def test_login_and_certificate_can_be_removed(appliance: Appliance, tmp_path: Path) -> None:

@@ -542,7 +542,8 @@ def test_a_crash_between_a_change_and_its_copies_needs_no_decision(
     sealed.copied()
 
 
-def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed) -> None:
+@pytest.mark.parametrize("decision", [{"from_pool": "tank"}, {"keep": True}])
+def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed, decision: dict[str, Any]) -> None:
     appliance = sealed.appliance
     appliance.service.executor.stop()
     answer = appliance.request("DELETE", f"/datastores/{sealed.store}")
@@ -557,9 +558,9 @@ def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed) -> None:
     sealed.put_back()
     sealed.check_needs_decision(before)
     assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "queued"
-    sealed.recover(from_pool="tank")
+    sealed.recover(**decision)
     job = appliance.ended(answer.json["id"])
-    assert job["state"] == "failed" and "taken from a pool" in str(job["problem"])
+    assert job["state"] == "failed" and "before the recovery" in str(job["problem"])
     assert appliance.get(f"/datastores/{sealed.store}")["state"] == "active"
 
 

@@ -11,9 +11,10 @@ import pytest
 from simulators.appliance import PASSWORD, Appliance
 from sqlalchemy import text
 
-from appliance.domain import jobs
+from appliance.domain import jobs, requests
 from appliance.domain.errors import ConflictError
 from appliance.worker.periodic import RETRY_SECONDS
+from appliance.worker.snapshot_operations import Retire
 from appliance.zfs.errors import OutOfSpace
 
 DAY = 86400
@@ -353,6 +354,21 @@ def test_retention_leaves_the_datastore_of_a_job_alone(appliance: Appliance, clo
     assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"]) == 1
 
 
+@pytest.mark.parametrize("change", [{"enabled": False}, {"keep": 20}, None], ids=["paused", "retains more", "deleted"])
+def test_a_queued_retention_heeds_the_schedule_of_now(appliance: Appliance, clock: Clock, change: dict[str, Any] | None) -> None:
+    store = appliance.datastore("first")
+    path = f"/schedules/{clock.schedule(store, keep=20)}"
+    for _ in range(3):
+        clock.due()
+    snapshots = sorted(snapshot["full_name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"])
+    assert appliance.request("PATCH", path, {"keep": 1}).status_code == 200
+    retire, context = Retire(), appliance.service.context
+    plan = retire.plan(context, requests.RetireSnapshots(pool="tank", names=snapshots[:2], about=[store]))
+    assert appliance.request("PATCH" if change else "DELETE", path, change).status_code == 200
+    assert retire.run(context, plan, "job", lambda _step, _percent: None).destroyed == 0
+    assert len(names(appliance, store)) == 3
+
+
 def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock: Clock) -> None:
     store = appliance.datastore("first")
     body = {"name": "every night", "datastores": [store], "every_minutes": 1440, "at": "22:00", "time_zone": "Europe/Berlin"}
@@ -372,7 +388,7 @@ def test_only_an_admin_can_reduce_the_retention(appliance: Appliance, clock: Clo
     schedule = clock.schedule(appliance.datastore("first"), keep=20)
     path = f"/schedules/{schedule}"
     assert appliance.request("PATCH", path, {"keep": 21, "daily": 7, "protect_days": 7}, "operator").status_code == 200
-    for lower in ({"keep": 20}, {"daily": 6}, {"protect_days": 6}):
+    for lower in ({"keep": 20}, {"daily": 6}, {"protect_days": 6}, {"at": "00:01"}, {"time_zone": "Europe/Berlin"}):
         assert appliance.request("PATCH", path, lower, "operator").status_code == 403, lower
         assert appliance.request("PATCH", path, lower).status_code == 200, lower
     assert appliance.get(path)["keep"] == 20
