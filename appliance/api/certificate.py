@@ -92,6 +92,10 @@ def _make(folder: Path) -> None:
 
 
 def _replace(file: Path, content: bytes, mode: int) -> None:
+    _written(file, content, mode).rename(file)
+
+
+def _written(file: Path, content: bytes, mode: int) -> Path:
     new = file.with_name(f"{file.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as written:
@@ -99,7 +103,7 @@ def _replace(file: Path, content: bytes, mode: int) -> None:
         written.write(content)
         written.flush()
         os.fsync(written.fileno())
-    new.rename(file)
+    return new
 
 
 # --- an admin's certificate
@@ -176,8 +180,9 @@ def take(folder: Path, uploads: Path) -> None:
     except (InvalidError, UnicodeDecodeError) as error:
         print(f"an uploaded certificate is left out: {error}", flush=True)
     else:
-        _replace(folder / KEY, given.key, 0o600)
-        _replace(folder / CERTIFICATE, given.chain, 0o644)
+        new = (_written(folder / KEY, given.key, 0o600), _written(folder / CERTIFICATE, given.chain, 0o644))
+        for written in new:  # on a full disk both stay as they are
+            written.rename(written.with_suffix(""))
     upload.unlink()
 
 
@@ -189,7 +194,10 @@ def deploy(lineage: Path, uploads: Path) -> None:
 def main(folder: Path, *uploads: Path) -> None:
     """At each start and reload of nginx."""
     for directory in uploads:
-        take(folder, directory)
+        try:
+            take(folder, directory)
+        except OSError as error:  # the present certificate serves
+            print(f"an uploaded certificate waits for the next reload: {error}", flush=True)
     print(f"the certificate has the SHA-256 fingerprint {ensure(folder)}", flush=True)
 
 

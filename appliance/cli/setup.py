@@ -180,7 +180,8 @@ def trusting_client() -> Client:
         except (OSError, CommandError) as error:
             refused = isinstance(error, CommandError) and error.exit_code != UNAVAILABLE
             if refused or time.monotonic() > until:
-                raise CommandError(f"the API does not serve ({error}); check: systemctl status zvaai-api", UNAVAILABLE) from error
+                check = "systemctl status zvaai-frontend zvaai-api"
+                raise CommandError(f"the API does not serve ({error}); check: {check}", UNAVAILABLE) from error
         time.sleep(0.5)
 
 
@@ -194,6 +195,8 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
         with os.fdopen(os.open(RECOVERY_KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(f"{made['recovery_key']}\n")
         say(f"created the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")
+    elif not RECOVERY_KEY.exists():
+        say(f"there is no {RECOVERY_KEY}: unless you have stored the recovery key, run: zvaai configuration recovery-key")
     begun = client.call("POST", "/session", who)
     headers = {"X-CSRF-Token": begun["csrf_token"]}
 

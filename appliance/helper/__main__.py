@@ -29,6 +29,7 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.delegation import allow_reservation
+from appliance.zfs.kernel.disks import FOLDERS
 from appliance.zfs.keys import StoredKeys
 
 FIRST_PASSED_DESCRIPTOR = 3
@@ -76,7 +77,7 @@ def _arguments() -> argparse.Namespace:
         "--search",
         action="append",
         default=[],
-        help="folder to search for importable pools; repeatable (default: /dev/disk/by-id)",
+        help=f"folder to search for importable pools; repeatable (default: {' and '.join(FOLDERS)})",
     )
     return parser.parse_args()
 
@@ -110,7 +111,7 @@ class Storage:
 
 def openzfs(options: argparse.Namespace, policy: Policy) -> Storage:
     # Not zpool's default folders: they include zvols, and a host could write a pool's labels into one.
-    engine = KernelEngine(device_directories=options.search or ["/dev/disk/by-id"])
+    engine = KernelEngine(device_directories=options.search or FOLDERS)
     return Storage(engine, PoolCopies(engine, policy.mount_directories[0]))
 
 

@@ -221,7 +221,7 @@ class PoolPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     path: str
-    """Preferred name, below /dev/disk/by-id if possible."""
+    """Preferred name, below /dev/disk/by-id or else /dev/disk/by-path if possible."""
     device: str
     """The kernel's name: /dev/sda."""
     size: int

@@ -356,6 +356,9 @@ def test_upgrade_and_return(server: Machine, site: Path) -> None:
     GUIDE.run(server, "zvaai pool upgrade tank --wait")
     back = "apt install --allow-downgrades zvaai=VERSION zvaai-target=VERSION zvaai-nfs=VERSION"
     GUIDE.run(server, back, {"VERSION": built}, "-y", seconds=900)
+    GUIDE.run(server, "apt-mark hold zvaai zvaai-target zvaai-nfs")
+    assert "zvaai" in server.run("apt-get -s upgrade | sed -n '/kept back/,$p'")
+    server.run("apt-mark unhold zvaai zvaai-target zvaai-nfs")
     assert versions(server)["zvaai"] == f"{built} installed" and failed_units(server) == []
 
 

@@ -4,6 +4,8 @@ checked.
 """
 
 import datetime
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +106,26 @@ def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> No
     with uploading.store.reading() as session:
         recorded = [str(entry.after) for entry in session.query(AuditEntry).where(AuditEntry.action == "certificate.change")]
     assert len(recorded) == 1 and "PRIVATE KEY" not in recorded[0]
+
+
+def test_on_a_full_disk_the_present_certificate_serves(uploading: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = uploading.configuration.http.certificate.parent
+    before = [(served / name).read_bytes() for name in (certificate.CERTIFICATE, certificate.KEY)]
+    body = {"certificate": CHAIN, "private_key": pem_of(LEAF)}
+    assert uploading.request("PUT", "/certificate", body).status_code == 200
+    with monkeypatch.context() as full:
+        sync = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            if Path(f"/proc/self/fd/{descriptor}").readlink().name == f"{certificate.CERTIFICATE}.new":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(descriptor)
+
+        full.setattr(os, "fsync", fsync)
+        reload(uploading)
+    assert [(served / name).read_bytes() for name in (certificate.CERTIFICATE, certificate.KEY)] == before
+    reload(uploading)
+    assert (served / certificate.CERTIFICATE).read_text() == CHAIN
 
 
 def test_an_expiring_uploaded_certificate_is_not_replaced(uploading: Appliance) -> None:

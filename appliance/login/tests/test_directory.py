@@ -73,9 +73,9 @@ def test_a_login_under_way_ends_with_its_directory(appliance: Appliance, server:
     authenticate = directory.authenticate
 
     def slow(*given: Any) -> Any:
-        found = authenticate(*given)
+        answer = authenticate(*given)
         assert appliance.request("DELETE", "/settings/directory").status_code == 200
-        return found
+        return answer
 
     monkeypatch.setattr(directory, "authenticate", slow)
     assert log_in(appliance, "anna").status_code == 401

@@ -147,7 +147,7 @@ def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path:
 
 
 def test_a_text_of_several_lines_is_one_subject() -> None:
-    """As a program that is no web server can put it into the alert about its receiver."""
+    """A webhook at a port without a web server puts such a text into the alert about itself."""
     odd = notice.Message("e", "alert.raised", 0, "critical", "pager", "a\x85b\u2028c\nd\x1c\ud800", "", "alert-1")
     mail = compose(odd, "zvaai@example.com", [OPS], "server")
     assert mail["Subject"] == "[zvaai server] CRITICAL: pager: a b c d  "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's disks, by lsblk and /dev/disk/by-id."""
+"""The machine's disks, by lsblk and by their names in FOLDERS."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,8 @@ from appliance.zfs.model import Disk, Pool
 
 _COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
 _LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
-_BY_ID = Path("/dev/disk/by-id")
+FOLDERS = ("/dev/disk/by-id", "/dev/disk/by-path")
+"""Names that stay, the best first. Virtual disks without a serial number have only one by their path. zvols are in neither."""
 _BEST_FIRST = ("nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
 
 
@@ -29,7 +30,7 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
     result = commands.run((commands.LSBLK, "-J", "-b", "-o", _COLUMNS), seconds=30.0)
     if result.status != 0:
         raise UnexpectedFailure("lsblk", result.complaint[:2000])
-    links = _links()
+    links = links_of(FOLDERS)
     owners = {path: pool.name for pool in pools for vdev in pool.vdevs for path in _paths(vdev.devices())}
     devices = [
         Disk(
@@ -57,18 +58,17 @@ def _paths(vdevs: Sequence[object]) -> Iterator[str]:
             yield str(Path(path).resolve())
 
 
-def _links() -> dict[str, str]:
-    """Preferred name below /dev/disk/by-id, by kernel name."""
+def links_of(folders: Sequence[str]) -> dict[str, str]:
+    """Preferred name below one of the folders, by kernel name."""
     links: dict[str, str] = {}
-    if not _BY_ID.is_dir():
-        return links
 
     def rank(link: Path) -> tuple[int, str]:
         places = [place for place, beginning in enumerate(_BEST_FIRST) if link.name.startswith(beginning)]
         return (min(places, default=len(_BEST_FIRST)), link.name)
 
-    for link in sorted(_BY_ID.iterdir(), key=rank):
-        links.setdefault(str(link.resolve()), str(link))
+    for folder in map(Path, folders):
+        for link in sorted(folder.iterdir(), key=rank) if folder.is_dir() else ():
+            links.setdefault(str(link.resolve()), str(link))
     return links
 
 

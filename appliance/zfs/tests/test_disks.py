@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Use of a disk from lsblk's output. The documents have the structure of util-linux 2.41."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance.zfs.kernel.disks import Use, use_of
+from appliance.zfs.kernel.disks import Use, links_of, use_of
 
 
 def node(
@@ -44,3 +45,17 @@ UNMOUNTED = node("/dev/mapper/host-data", "lvm", fstype="ext4")
 )
 def test_use_of_a_disk(device: dict[str, Any], expected: Use) -> None:
     assert use_of(device, {"/dev/sda2": "tank"}) == expected
+
+
+def test_a_disk_without_a_serial_number_has_the_name_of_its_path(tmp_path: Path) -> None:
+    """As virtual disks of VMware have unless the machine says disk.EnableUUID. A pool cannot be made of /dev/sdb."""
+    ids, paths = tmp_path / "by-id", tmp_path / "by-path"
+    for folder in (ids, paths):
+        folder.mkdir()
+    for disk in ("sda", "sdb"):
+        (tmp_path / disk).touch()
+        (paths / f"pci-{disk}").symlink_to(tmp_path / disk)
+    (ids / "wwn-1").symlink_to(tmp_path / "sda")
+    (ids / "scsi-1").symlink_to(tmp_path / "sda")
+    chosen = {str(tmp_path / "sda"): str(ids / "wwn-1"), str(tmp_path / "sdb"): str(paths / "pci-sdb")}
+    assert links_of((str(ids), str(paths), str(tmp_path / "absent"))) == chosen
