@@ -181,7 +181,7 @@ def take(folder: Path, uploads: Path) -> None:
         print(f"an uploaded certificate is left out: {error}", flush=True)
     else:
         new = (_written(folder / KEY, given.key, 0o600), _written(folder / CERTIFICATE, given.chain, 0o644))
-        for written in new:  # on a full disk both stay as they are
+        for written in new:  # both or none, on a full disk too
             written.rename(written.with_suffix(""))
     upload.unlink()
 

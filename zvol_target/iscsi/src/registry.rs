@@ -106,8 +106,6 @@ pub struct SessionRecord {
     pub tsih: u16,
     /// Initiator's iSCSI name.
     pub initiator: IscsiName,
-    /// `InitiatorAlias`, if sent.
-    pub initiator_alias: Option<String>,
     /// Initiator Session ID.
     pub isid: [u8; 6],
     pub(crate) cid: u16,
@@ -390,7 +388,6 @@ impl Registry {
                 .new_tsih(login.tsih)
                 .ok_or(LoginStatus::OutOfResources)?,
             initiator: login.initiator.clone(),
-            initiator_alias: login.initiator_alias.clone(),
             isid: login.isid,
             cid: login.cid,
             session_type: login.session_type,
@@ -505,7 +502,6 @@ mod tests {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let login = Established {
             initiator: "iqn.2001-04.com.example:host".parse().unwrap(),
-            initiator_alias: None,
             isid: [0; 6],
             tsih: 0,
             cid: 0,

@@ -64,16 +64,12 @@ pub enum Status {
     Good = 0x00,
     /// CHECK CONDITION
     CheckCondition = 0x02,
-    /// CONDITION MET
-    ConditionMet = 0x04,
     /// BUSY
     Busy = 0x08,
     /// RESERVATION CONFLICT
     ReservationConflict = 0x18,
     /// TASK SET FULL
     TaskSetFull = 0x28,
-    /// ACA ACTIVE
-    AcaActive = 0x30,
     /// TASK ABORTED
     TaskAborted = 0x40,
 }
@@ -187,8 +183,6 @@ pub enum FunctionResponse {
     Complete,
     /// FUNCTION SUCCEEDED / no such task: ABORT TASK of a task that does not exist.
     TaskDoesNotExist,
-    /// FUNCTION REJECTED
-    Rejected,
     /// FUNCTION REJECTED because it is not supported.
     NotSupported,
     /// INCORRECT LOGICAL UNIT NUMBER

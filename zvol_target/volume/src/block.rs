@@ -65,7 +65,6 @@ pub(crate) fn open_device(
         geometry: device.geometry,
         read_only: options.read_only,
         in_memory: false,
-        prompt: false,
         clearing,
         pool,
     };

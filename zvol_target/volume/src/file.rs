@@ -22,11 +22,6 @@ const LOGICAL_BLOCK_BYTES: u32 = 512;
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems that store data only in memory.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// `EXT4_SUPER_MAGIC` (also ext2 and ext3), `XFS_SUPER_MAGIC` and `BTRFS_SUPER_MAGIC` of statfs(2): local file systems on which a
-/// cached write is a copy into memory. On others (NFS, FUSE, ZFS) a write can hang with its server or suspended pool, and would
-/// stop every session of the thread.
-const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
-
 /// `ZFS_SUPER_MAGIC` of OpenZFS. Files on it are read and written, not cloned. Up to 2.3.9 at least, it clones a hole that was
 /// just punched as the old blocks, and frees them twice (openzfs#16012, #18853); no interface reports whether the hole is on
 /// disk. `SEEK_DATA` of a file that was just written waits for its transaction group (`zfs_dmu_offset_next_sync`), which is too
@@ -83,7 +78,6 @@ impl FileVolume {
             ),
             read_only: options.read_only,
             in_memory: is_one_of(&MEMORY_FILE_SYSTEMS),
-            prompt: is_one_of(&PROMPT_FILE_SYSTEMS),
             pool: None,
         };
         Ok(Self {

@@ -16,7 +16,6 @@ pub mod engine;
 mod file;
 mod gate;
 mod growth;
-mod in_place;
 mod ioctl;
 mod open;
 mod patience;

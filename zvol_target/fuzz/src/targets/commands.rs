@@ -394,7 +394,7 @@ fn logical_unit(which: u8, input: &mut Input) -> LogicalUnitNumber {
 fn check(completion: &Completion, data_in_buffer_size: u32) {
     let sent = completion.data_in.as_ref().map_or(0, |data| data.len()) as u64;
     match completion.status {
-        Status::Good | Status::ConditionMet => {
+        Status::Good => {
             assert!(completion.sense.is_empty());
             let taken = completion
                 .data_in_required

@@ -91,7 +91,6 @@ impl Refusal {
 #[derive(Clone, Debug)]
 pub(crate) struct Established {
     pub initiator: IscsiName,
-    pub initiator_alias: Option<String>,
     pub isid: [u8; 6],
     /// TSIH of the request; 0 for a new session.
     pub tsih: u16,
@@ -140,7 +139,6 @@ pub(crate) struct Login<'a> {
     initiator: Option<IscsiName>,
     /// Whether no target permits the initiator.
     unknown: bool,
-    initiator_alias: Option<String>,
     security: Security,
     collector: TextCollector,
     seen: HashSet<String>,
@@ -159,7 +157,6 @@ impl<'a> Login<'a> {
             leading: None,
             initiator: None,
             unknown: false,
-            initiator_alias: None,
             security: Security::Open,
             collector: TextCollector::default(),
             seen: HashSet::new(),
@@ -339,12 +336,11 @@ impl<'a> Login<'a> {
                 return Err(LoginStatus::OutOfResources.into());
             }
             match key.as_str() {
-                "InitiatorName" | "SessionType" | "TargetName" => {}
+                "InitiatorName" | "InitiatorAlias" | "SessionType" | "TargetName" => {}
                 // 13.6, 13.8, 13.9: only a target sends these.
                 "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => {
                     return Err(LoginStatus::InitiatorError.into());
                 }
-                "InitiatorAlias" => self.initiator_alias = Some(value.chars().take(255).collect()),
                 "AuthMethod" if self.stage == SECURITY_NEGOTIATION => {
                     self.choose_method(value, answer)?;
                 }
@@ -412,7 +408,6 @@ impl<'a> Login<'a> {
         };
         Ok(Established {
             initiator,
-            initiator_alias: self.initiator_alias.take(),
             isid: request.isid,
             tsih: request.tsih,
             cid: request.cid,

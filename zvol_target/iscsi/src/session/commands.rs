@@ -226,7 +226,6 @@ impl Connection {
                 let response = match response {
                     FunctionResponse::Complete => response::FUNCTION_COMPLETE,
                     FunctionResponse::TaskDoesNotExist => response::TASK_DOES_NOT_EXIST,
-                    FunctionResponse::Rejected => response::FUNCTION_REJECTED,
                     FunctionResponse::NotSupported => response::FUNCTION_NOT_SUPPORTED,
                     FunctionResponse::IncorrectLogicalUnit => response::LUN_DOES_NOT_EXIST,
                 };

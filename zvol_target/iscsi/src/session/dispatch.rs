@@ -61,7 +61,6 @@ pub(super) mod response {
     pub const TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
     pub const FUNCTION_NOT_SUPPORTED: u8 = 5;
     pub const FUNCTION_AUTHORIZATION_FAILED: u8 = 6;
-    pub const FUNCTION_REJECTED: u8 = 255;
 }
 
 impl Connection {

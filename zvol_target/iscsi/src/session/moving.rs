@@ -147,7 +147,6 @@ mod tests {
         let registry = Arc::new(Registry::new(ServerOptions::default()));
         let login = Established {
             initiator: "iqn.2001-04.com.example:host".parse().unwrap(),
-            initiator_alias: None,
             isid: [0; 6],
             tsih: 0,
             cid: 0,

@@ -111,11 +111,14 @@ fn a_ping_is_echoed_up_to_the_initiators_limit() {
     );
 }
 
+/// As many as other commands: a host can abort all of those at once.
+const IMMEDIATE_MAX: u32 = 512;
+
 #[test]
 fn immediate_commands_are_bounded() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    for number in 0..33 {
+    for number in 0..=IMMEDIATE_MAX {
         let command = ScsiCommand {
             immediate: true,
             r#final: true,
@@ -127,9 +130,9 @@ fn immediate_commands_are_bounded() {
         initiator.send(command.encode(), &[]);
     }
     assert_eq!(initiator.expect_reject(), 6);
-    assert_eq!(fixture.device.task_count(), 32);
+    assert_eq!(fixture.device.task_count(), IMMEDIATE_MAX as usize);
     fixture.device.release();
-    for _ in 0..32 {
+    for _ in 0..IMMEDIATE_MAX {
         let TargetPdu::ScsiResponse(response) = initiator.receive().pdu else {
             panic!("no response");
         };

@@ -321,7 +321,6 @@ fn negotiated_values_are_answered_and_reported() {
         (session.tsih, session.isid),
         (initiator.tsih, initiator.isid)
     );
-    assert_eq!(session.initiator_alias.as_deref(), Some("host one"));
     assert_eq!(session.peer, initiator.stream.local_addr().unwrap());
     assert!(!session.parameters.initial_r2t && session.account.is_none());
     wait_until("the device knows the nexus", || {

@@ -10,13 +10,12 @@ use targetd::control::client::CallError;
 const TEXT: &str = include_str!("../../../docs/control.md");
 
 /// Members that differ between runs: only their presence is checked.
-const CHANGING: [&str; 11] = [
+const CHANGING: [&str; 10] = [
     "address",
     "configuration",
     "counts",
     "engine",
     "initiator_port",
-    "initiator_alias",
     "isid",
     "parameters",
     "peer",

@@ -17,7 +17,6 @@ use tokio::sync::Mutex;
 
 use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
-use crate::in_place::InPlace;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
 /// An open file or device.
@@ -37,8 +36,6 @@ pub(crate) struct Store {
     physical_block_bytes: u32,
     read_only: bool,
     in_memory: bool,
-    /// For cached writes to a regular file, if its file system does not hang for long.
-    in_place: Option<InPlace>,
     clearing: Clearing,
     /// Decides whether writes may allocate new space.
     pub(crate) gate: Gate,
@@ -100,8 +97,6 @@ pub(crate) struct Facts {
     pub read_only: bool,
     /// The data never leaves memory (tmpfs, ramfs).
     pub in_memory: bool,
-    /// Cached writes may run in the calling thread: a regular file on a local file system that never waits for long.
-    pub prompt: bool,
     /// How the backend makes ranges read as zeroes.
     pub clearing: Clearing,
     /// The pool, for a zvol.
@@ -130,7 +125,6 @@ impl Store {
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(u64::from(matches!(left_behind, Some(Ok(()))))),
             page_cache,
-            in_place: (page_cache && facts.prompt).then(InPlace::default),
             gone: AtomicBool::new(false),
             lost: AtomicBool::new(matches!(left_behind, Some(Err(_)))),
             flushing: Mutex::default(),
@@ -200,7 +194,7 @@ impl Store {
             Stability::Stable | Stability::Cached => {
                 // It can be lost from here on, and again at its end: a concurrent flush may have missed it.
                 self.written.fetch_add(1, Ordering::AcqRel);
-                self.write_cached(offset, buffer).await?;
+                self.try_run(Action::Write, offset, buffer).await?;
                 self.written.fetch_add(1, Ordering::AcqRel);
                 if stability == Stability::Stable {
                     self.flush().await?;
@@ -208,17 +202,6 @@ impl Store {
             }
         }
         Ok(())
-    }
-
-    async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), Unwritten> {
-        match &self.in_place {
-            Some(in_place) if in_place.admits(buffer.len()) => {
-                let mut operation = self.operation(Action::Write, offset, buffer);
-                let written = in_place.run(|| operation.run_blocking());
-                Ok(written.map_err(|error| self.classified(error))?)
-            }
-            _ => self.try_run(Action::Write, offset, buffer).await.map(drop),
-        }
     }
 
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {

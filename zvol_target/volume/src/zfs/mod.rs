@@ -45,8 +45,6 @@ pub struct Dataset {
     pub referenced: u64,
     /// `usedbydataset`.
     pub used_by_dataset: u64,
-    /// `usedbysnapshots`.
-    pub used_by_snapshots: u64,
     /// `usedbyrefreservation`.
     pub used_by_refreservation: u64,
     /// `reservation`; 0: none.
@@ -94,7 +92,7 @@ pub fn pool_of(dataset: &str) -> &str {
     dataset.split(['/', '@']).next().unwrap_or(dataset)
 }
 
-const DATASET_PROPERTIES: &str = "name,used,available,referenced,usedbydataset,usedbysnapshots,usedbyrefreservation,reservation,refreservation,sync";
+const DATASET_PROPERTIES: &str = "name,used,available,referenced,usedbydataset,usedbyrefreservation,reservation,refreservation,sync";
 
 /// Space of datasets. The result omits datasets that do not exist.
 ///
@@ -125,7 +123,6 @@ fn parse_dataset(line: &str) -> Option<Dataset> {
         available: next()?,
         referenced: next()?,
         used_by_dataset: next()?,
-        used_by_snapshots: next()?,
         used_by_refreservation: next()?,
         reservation: next()?,
         refreservation: next()?,
@@ -186,12 +183,13 @@ mod tests {
 
     #[test]
     fn figures_are_read_as_zfs_prints_them() {
-        let line = "tank/a\t872415232\t41943040\t268435456\t268435456\t0\t41943040\t0\t310378496\tstandard";
+        let line =
+            "tank/a\t872415232\t41943040\t268435456\t268435456\t41943040\t0\t310378496\tstandard";
         let dataset = parse_dataset(line).unwrap();
         assert_eq!(dataset.name, "tank/a");
         assert_eq!(dataset.reserved_bytes(), 40 << 20);
         assert_eq!(dataset.unreserved_bytes(), 0);
-        let line = "tank/b\t100\t80\t100\t100\t0\t0\t150\t-\tdisabled";
+        let line = "tank/b\t100\t80\t100\t100\t0\t150\t-\tdisabled";
         let dataset = parse_dataset(line).unwrap();
         assert_eq!(dataset.sync, Sync::Disabled);
         assert_eq!(

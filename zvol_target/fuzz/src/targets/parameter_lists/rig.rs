@@ -136,7 +136,7 @@ fn answer(completion: Completion) -> Answer {
             assert_ne!(key, 4, "HARDWARE ERROR from volumes that never fail");
             unit_attention = key == 6;
         }
-        Status::Good | Status::ConditionMet | Status::ReservationConflict | Status::Busy => {
+        Status::Good | Status::ReservationConflict | Status::Busy => {
             assert!(completion.sense.is_empty());
         }
         other => panic!("{other:?} where one command runs at a time"),

@@ -63,7 +63,6 @@ fn show(session: &SessionRecord) -> Value {
             SessionType::Discovery => "discovery",
         },
         "initiator": session.initiator.as_str(),
-        "initiator_alias": session.initiator_alias,
         "isid": isid.collect::<String>(),
         "target": session.target.as_ref().map(|(target, _)| target.name.as_str()),
         "portal_group_tag": session.target.as_ref().map(|(_, port)| port.portal_group_tag),
