@@ -9,7 +9,7 @@ from appliance.api.schemas import pools as schemas
 from appliance.api.schemas.common import ListQuery, Page
 from appliance.domain import requests
 from appliance.domain.access import Role
-from appliance.domain.capacity import Thresholds
+from appliance.domain.capacity import Thresholds, fullness
 from appliance.domain.disks import DiskReport
 from appliance.domain.errors import ForbiddenError, NotFoundError
 from appliance.worker import pool_operations
@@ -27,6 +27,7 @@ def list_pools(call: Call, query: ListQuery) -> Page[schemas.PoolResponse]:
 def _shown(pool: Pool, limits: Thresholds, root: Filesystem | None) -> schemas.PoolResponse:
     values = {field.name: getattr(pool, field.name) for field in fields(pool)}
     values |= {"upgradable": pool.upgradable, "available": root.space.available if root else None}
+    values |= {"used_percent": fullness(pool, root)[0]}
     return schemas.PoolResponse.model_validate(values | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 

@@ -46,7 +46,7 @@ class PoolResponse(Versioned):
     MEASURED = frozenset(
         {
             "health", "size", "allocated", "free", "available", "fragmentation", "readonly", "error_count", "status", "action",
-            "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio",
+            "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio", "used_percent",
         }
     )  # fmt: skip
     name: str
@@ -58,6 +58,8 @@ class PoolResponse(Versioned):
     free: Bytes
     available: Bytes | None
     """For new data, without parity and reservations; null if the pool cannot be read."""
+    used_percent: int
+    """With reserved space, if that leaves clearly less room than the disks. Alerts compare it with their thresholds."""
     fragmentation: int
     readonly: bool
     error_count: int

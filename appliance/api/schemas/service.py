@@ -46,6 +46,8 @@ class StatusResponse(Answer):
     reconciled_at: Time | None
     reconcile_problem: str | None
     open_alerts: int
+    unacknowledged_alerts: int
+    """Open alerts that need action: not acknowledged, and more severe than `info`."""
     active_jobs: int
 
 

@@ -89,9 +89,11 @@ def test_no_job_is_begun_for_a_datastore_that_is_another_by_now(appliance: Appli
 
 def test_thresholds_of_a_pool_have_a_version_and_its_space_has_not(appliance: Appliance) -> None:
     version = appliance.get("/pools/tank")["etag"]
-    appliance.datastore("thick", thick=True)
+    appliance.datastore("thick", int(appliance.get("/pools/tank")["size"]) // GIB // 2 * GIB, thick=True)
     pool = appliance.get("/pools/tank")
     assert pool["etag"] == version
+    assert 100 * int(pool["allocated"]) // int(pool["size"]) < 45 <= pool["used_percent"]
+    assert pool["used_percent"] == appliance.get("/status")["pools"][0]["used_percent"]
     assert appliance.request("PATCH", "/pools/tank", {"warning_percent": 70}, If_Match=version).status_code == 202
     appliance.ended(appliance.get("/jobs")["items"][0]["id"])
     assert appliance.request("PATCH", "/pools/tank", {"warning_percent": 60}, If_Match=version).status_code == 412

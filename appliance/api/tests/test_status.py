@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The overview of the appliance."""
+
+from simulators.appliance import Appliance
+
+from appliance.domain.journal import Finding, update_alerts
+
+
+def test_acknowledged_alerts_and_information_need_no_action(appliance: Appliance) -> None:
+    severities = ("info", "warning", "critical")
+    with appliance.store.session() as session:
+        update_alerts(session, "test", [Finding(f"test:{severity}", severity, "tank", severity) for severity in severities])
+
+    def counted() -> tuple[int, int]:
+        status = appliance.get("/status")
+        return status["open_alerts"], status["unacknowledged_alerts"]
+
+    number = {alert["key"]: alert["id"] for alert in appliance.get("/alerts")["items"]}
+    others = len(number) - len(severities)
+    assert counted() == (others + 3, others + 2)
+    assert appliance.request("POST", f"/alerts/{number['test:critical']}/acknowledge").status_code == 200
+    assert counted() == (others + 3, others + 1)
