@@ -76,9 +76,9 @@ class PoolResponse(Versioned):
     bclone_used: Bytes
     bclone_saved: Bytes
     bclone_ratio: float
-    warning_percent: int = 80
+    warning_percent: int
     """Percentage used at which an alert is raised and hosts get a warning."""
-    critical_percent: int = 90
+    critical_percent: int
 
 
 class SmartResponse(Answer):

@@ -22,13 +22,13 @@ const load: History["load"] = {
 };
 const capacity = { ...part, series: { used_bytes: [1, 2, 3], snapshot_bytes: none, size_bytes: [10, 10, 10] } };
 
-function show(kind: Historied, histories: Partial<Record<Range, History>>) {
+function show(kind: Historied, histories: Partial<Record<Range, History>>, isFull = false) {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } });
   for (const [range, history] of Object.entries(histories))
     client.setQueryData(historyQuery(kind, "x", range as Range).queryKey, history);
   render(
     <QueryClientProvider client={client}>
-      <HistoryPanel kind={kind} id="x" />
+      <HistoryPanel kind={kind} id="x" isFull={isFull} />
     </QueryClientProvider>,
   );
 }
@@ -70,6 +70,12 @@ describe("history", () => {
     expect(screen.getByText(/the pool is full on Mar 12, 2027/)).toBeTruthy();
     fireEvent.click(screen.getByRole("button", { name: "Year" }));
     expect(screen.getByText(/not foreseen/)).toBeTruthy();
+  });
+
+  it("has no forecast of a pool that has reached its threshold", () => {
+    show("pools", { day: { load, capacity, full_at: null } }, true);
+    expect(charts()).toContain("Capacity");
+    expect(screen.queryByText(/not foreseen/)).toBeNull();
   });
 
   it("leaves out what is not counted, and says when there is nothing", () => {

@@ -20,9 +20,11 @@ const MIB = 1048576;
 interface Props {
   readonly kind: Historied;
   readonly id: string;
+  /** Whether a pool has reached its alert threshold. */
+  readonly isFull?: boolean;
 }
 
-export function HistoryPanel({ kind, id }: Props) {
+export function HistoryPanel({ kind, id, isFull = false }: Props) {
   const [range, setRange] = useState<Range>("day");
   const query = useQuery(historyQuery(kind, id, range));
   return (
@@ -39,7 +41,7 @@ export function HistoryPanel({ kind, id }: Props) {
       </ToggleGroup>
       <div className="zv-below">
         <QueryBoundary query={query} what={words.title} lines={8}>
-          {(history) => <Charts key={range} history={history} />}
+          {(history) => <Charts key={range} history={history} isFull={isFull} />}
         </QueryBoundary>
       </div>
     </Panel>
@@ -117,10 +119,17 @@ function timesOf({ start, step_seconds }: Drawn["part"], count: number): number[
   return Array.from({ length: count }, (_, place) => first + step_seconds * place);
 }
 
-function Charts({ history }: { readonly history: History }) {
+/** Only pools have a forecast. */
+function forecastOf({ full_at: fullAt }: History, isFull: boolean): string | null {
+  if (fullAt != null) return words.fullAt(formatDay(fullAt));
+  return fullAt === undefined || isFull ? null : words.notForeseen;
+}
+
+function Charts({ history, isFull }: { readonly history: History; readonly isFull: boolean }) {
   const [at, onMove] = useState<number | null>(null);
   const cursor: Cursor = { at, onMove };
   const charts = chartsOf(history);
+  const forecast = forecastOf(history, isFull);
   if (charts.length === 0) return <p>{words.nothing}</p>;
   return (
     <>
@@ -132,9 +141,7 @@ function Charts({ history }: { readonly history: History }) {
           </GridItem>
         ))}
       </Grid>
-      {history.full_at !== undefined && (
-        <p className="zv-below">{history.full_at === null ? words.notForeseen : words.fullAt(formatDay(history.full_at))}</p>
-      )}
+      {forecast !== null && <p className="zv-below">{forecast}</p>}
     </>
   );
 }

@@ -28,8 +28,6 @@ export const dashboard = {
     available: "Available",
     provisioned: "Provisioned",
     saved: "Saved by block cloning",
-    usage: (pool: string) => `How full ${pool} is`,
-    usedOf: (used: string, size: string) => `${used} of ${size} used`,
     provisionedHelp:
       "The sizes of all datastores together. Thin datastores can be larger than the pool. If the pool is full, VMware pauses the VMs that need new space.",
     scrub: (function_: string, share: string) => `${function_} running, ${share}`,

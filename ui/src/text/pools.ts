@@ -22,6 +22,7 @@ export const pools = {
   },
   usage: (pool: string) => `Used of pool ${pool}`,
   usedOf: (used: string, size: string) => `${used} of ${size} used`,
+  usedOrReserved: (used: string, percent: number) => `${used}, ${percent} % used or reserved`,
   empty: { title: "No pool yet", body: "A pool combines disks. Create one, or import an existing pool." },
   readonly: "Read-only",
   scan: {

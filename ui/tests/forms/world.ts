@@ -42,7 +42,7 @@ const device = (path: string): Api.Vdev => ({
 export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
   ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), available: bytes(3904n), fragmentation: 1, scan: null },
-  ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, warning_percent: 80, critical_percent: 90 },
+  ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, used_percent: 1, warning_percent: 80, critical_percent: 90 },
   ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],
 };
@@ -166,7 +166,7 @@ const running: Api.Job = {
 export const begun: Api.Job = { ...running, id: ID.begun };
 const status: Api.Status = {
   ...{ version: "1.0", pools: [], storage_problem: null },
-  ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, active_jobs: 1 },
+  ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, unacknowledged_alerts: 1, active_jobs: 1 },
   target: { running: true, version: "1.0", portals: [], luns_serving: 1, luns_failed: 0, sessions: 0, problem: null },
 };
 const certificate: Api.Certificate = {

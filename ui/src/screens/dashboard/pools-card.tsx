@@ -14,9 +14,9 @@ import { datastoresQuery, poolsQuery } from "../../api/queries";
 import type { Datastore, Pool } from "../../api/types";
 import { formatBytes, formatShare } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
-import { Fill } from "../../parts/fill";
 import { PoolHealth } from "../../parts/health";
 import { Panel } from "../../parts/panel";
+import { PoolFill } from "../../parts/pool-fill";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
@@ -59,14 +59,7 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
           <Label color="blue">{words.scrub(pool.scan.function, formatShare(pool.scan.progress, 1))}</Label>
         )}
       </h3>
-      <Fill
-        label={words.usage(pool.name)}
-        part={pool.allocated}
-        whole={pool.size}
-        words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
-        warning={pool.warning_percent}
-        critical={pool.critical_percent}
-      />
+      <PoolFill pool={pool} />
       <Facts
         columns={2}
         facts={[

@@ -8,17 +8,16 @@ import { useNavigate, useParams } from "react-router";
 import { api } from "../../api/client";
 import { datastoresQuery, poolQuery } from "../../api/queries";
 import type { Job, Pool } from "../../api/types";
-import { formatBytes } from "../../format/bytes";
 import { formatWhole } from "../../format/number";
 import { ActionsMenu, type Choice } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { Facts } from "../../parts/facts";
-import { Fill } from "../../parts/fill";
 import { PoolHealth } from "../../parts/health";
 import { HistoryPanel } from "../../parts/history";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
+import { PoolFill } from "../../parts/pool-fill";
 import { isScanning, ScanProgress } from "../../parts/scan";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
@@ -59,7 +58,7 @@ export default function PoolScreen() {
             <Panel title={words.detail.vdevs}>
               <VdevTree pool={pool} onBegin={begin} />
             </Panel>
-            <HistoryPanel kind="pools" id={pool.name} />
+            <HistoryPanel kind="pools" id={pool.name} isFull={pool.used_percent >= pool.warning_percent} />
             <KeyPanel pool={pool.name} />
           </div>
         )}
@@ -74,14 +73,7 @@ function PoolFacts({ pool }: { readonly pool: Pool }) {
   return (
     <Panel title={detail.facts}>
       <div className="zv-pool">
-        <Fill
-          label={words.usage(pool.name)}
-          part={pool.allocated}
-          whole={pool.size}
-          words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
-          warning={pool.warning_percent}
-          critical={pool.critical_percent}
-        />
+        <PoolFill pool={pool} />
       </div>
       <Facts
         facts={[

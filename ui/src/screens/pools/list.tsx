@@ -10,9 +10,9 @@ import { keysQuery, poolsQuery } from "../../api/queries";
 import type { Key, Pool } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
-import { Fill } from "../../parts/fill";
 import { PoolHealth } from "../../parts/health";
 import { Screen } from "../../parts/page";
+import { PoolFill } from "../../parts/pool-fill";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { ScanSummary } from "../../parts/scan";
 import { QueryBoundary } from "../../parts/states";
@@ -106,13 +106,7 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
               <PoolHealth pool={pool} />
             </Td>
             <Td dataLabel={columns.used}>
-              <Fill
-                label={words.usage(pool.name)}
-                part={pool.allocated}
-                whole={pool.size}
-                warning={pool.warning_percent}
-                critical={pool.critical_percent}
-              />
+              <PoolFill pool={pool} isBrief />
             </Td>
             <Td dataLabel={columns.size}>
               <Bytes value={pool.size} />

@@ -32,8 +32,6 @@ export const dashboard: Texts["dashboard"] = {
     available: "Verfügbar",
     provisioned: "Zugesagt",
     saved: "Durch Block Cloning gespart",
-    usage: (pool) => `Wie voll ${pool} ist`,
-    usedOf: (used, size) => `${used} von ${size} belegt`,
     provisionedHelp:
       "Die Größe aller Datastores zusammen. Thin-Datastores können größer sein als der Pool. Ist der Pool voll, hält VMware VMs an, die neuen Platz brauchen.",
     scrub: (function_, share) => `${function_} läuft, ${share}`,

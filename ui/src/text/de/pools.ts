@@ -21,6 +21,7 @@ export const pools: Texts["pools"] = {
   },
   usage: (pool) => `Belegung von Pool ${pool}`,
   usedOf: (used, size) => `${used} von ${size} belegt`,
+  usedOrReserved: (used, percent) => `${used}, ${percent} % belegt oder reserviert`,
   empty: {
     title: "Noch kein Pool",
     body: "Ein Pool fasst Disks zusammen. Legen Sie einen an, oder importieren Sie einen vorhandenen.",
