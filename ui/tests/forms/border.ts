@@ -12,6 +12,8 @@ export interface Sent {
   readonly method: string;
   /** Below /api/v1. */
   readonly path: string;
+  /** The query, with its question mark. */
+  readonly search: string;
   readonly body: unknown;
   readonly headers: Headers;
 }
@@ -55,11 +57,12 @@ function read(path: string): Response {
 }
 
 async function answer(request: Request): Promise<Response> {
-  const path = decodeURIComponent(new URL(request.url).pathname).replace("/api/v1", "");
+  const { pathname, search } = new URL(request.url);
+  const path = decodeURIComponent(pathname).replace("/api/v1", "");
   if (request.method === "GET") return read(path);
   const content = await request.text();
   const body: unknown = content === "" ? null : JSON.parse(content);
-  service.sent.push({ method: request.method, path, body, headers: request.headers });
+  service.sent.push({ method: request.method, path, search, body, headers: request.headers });
   if (request.method === "POST" && path === "/session" && service.answers.length === 0) {
     service.out = false;
     return json(201, world["/session"]);

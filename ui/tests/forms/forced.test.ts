@@ -7,7 +7,8 @@ import { createElement } from "react";
 import { afterEach, expect, it } from "vitest";
 import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
-import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
+import { open } from "./opened";
+import { dialog, fill, isDisabled, isReady, newUser, press, toPress, until } from "./page";
 import { problemBody } from "./problems";
 import { begun, DISKS, ID, session } from "./world";
 
@@ -39,6 +40,25 @@ it("is forced after a tick only, and names what is in the way", async () => {
     { force: false, destroy: ["after"] },
     { force: true, destroy: ["after"] },
   ]);
+});
+
+it.each([
+  ["Rotate CHAP secret", "Set secret", "PUT"],
+  ["Remove CHAP secret", "Remove secret", "DELETE"],
+] as const)("%s is forced while its host is logged in", async (action, submit, method) => {
+  const { user, scope } = await open("/hosts", ["Actions for esx1", action]);
+  if (method === "PUT") await fill(user, scope, "Secret", "a secret of a host");
+  await until("it can't be sent", () => isReady(submit, scope));
+  service.answers = [
+    { status: 409, body: problemBody(409, { blocking: ["esx1"], can_force: true }) },
+    { status: 200, body: {} },
+  ];
+  await press(user, [submit], scope);
+  await user.click(await until("no tick", () => scope.querySelector<HTMLInputElement>("input[type=checkbox]")));
+  await press(user, ["Continue anyway"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  const forces = service.sent.map(({ body, search }) => (method === "PUT" ? (body as { force: boolean }).force : search));
+  expect(forces).toEqual(method === "PUT" ? [false, true] : ["?force=false", "?force=true"]);
 });
 
 it.each([

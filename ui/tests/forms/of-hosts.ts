@@ -68,7 +68,7 @@ export const hosts: readonly Form[] = [
     open: ["Actions for esx1", "Rotate CHAP secret"],
     fill: { "User name": "esx1", Secret: "a secret of a host" },
     send: ["Set secret"],
-    sends: ["PUT", `/hosts/${ID.host}/chap`, { name: "esx1", secret: "a secret of a host" }],
+    sends: ["PUT", `/hosts/${ID.host}/chap`, { name: "esx1", secret: "a secret of a host", force: false }],
     marks: { name: "User name", secret: "Secret" },
     done: "The CHAP secret of esx1 was set",
   },

@@ -50,6 +50,12 @@ export function isDisabled(element: HTMLElement): boolean {
   return element instanceof HTMLButtonElement && element.disabled;
 }
 
+/** Whether a button is there, and can be pressed. */
+export function isReady(name: string, scope: Element): boolean {
+  const pressed = toPress(name, scope);
+  return pressed !== null && !isDisabled(pressed);
+}
+
 /** Presses what has these names, one after the other: a menu, then what it opens. */
 export async function press(user: UserEvent, names: readonly string[], scope?: Element): Promise<void> {
   for (const [index, name] of names.entries()) {

@@ -10,7 +10,7 @@ import { createElement } from "react";
 import { expect } from "vitest";
 import { App, newCache } from "../../src/app";
 import { beginService, service, type Answer, type Sent } from "./border";
-import { dialog, field, fill, isDisabled, newUser, press, problemIn, toPress, typed, until, type Value } from "./page";
+import { dialog, field, fill, isReady, newUser, press, problemIn, typed, until, type Value } from "./page";
 import { problemBody, SECRET } from "./problems";
 import { session } from "./world";
 
@@ -99,7 +99,8 @@ async function openForm(form: Form): Promise<Place> {
     service.answers = [{ status: 200, body }];
     await press(user, [button], scope);
   }
-  await until("it can't be sent", () => isReady(form, scope));
+  const [button = ""] = form.send;
+  await until("it can't be sent", () => isReady(button, scope));
   service.sent = [];
   return { user, scope, form, before: typed(scope) };
 }
@@ -110,19 +111,15 @@ function isFirstField(scope: Element, focused: Element | null): boolean {
   return focused.matches("input, select, textarea") || focused.textContent === "Cancel";
 }
 
-function isReady({ send: [button = ""] }: Form, scope: Element): boolean {
-  const pressed = toPress(button, scope);
-  return pressed !== null && !isDisabled(pressed);
-}
-
 /** Sends it, to be answered so: what was sent, which is one request. */
 async function sendOnce({ user, scope, form, before }: Place, { answer, shown }: Failure): Promise<Sent> {
   const had = service.sent.length;
+  const [button = ""] = form.send;
   service.answers = [answer];
   await press(user, form.send, scope);
   const said = form.changesNothing ? shown.filter((line) => line !== UNKNOWN && line !== NOTHING) : shown;
   const isReported = () => said.every((line) => problemIn(scope).includes(line));
-  await until(`${answer?.status ?? "a lost connection"} is not reported`, () => isReported() && isReady(form, scope));
+  await until(`${answer?.status ?? "a lost connection"} is not reported`, () => isReported() && isReady(button, scope));
   expect(typed(scope), "what was typed").toBe(before);
   expect(document.body.textContent, "what the service said of its fault").not.toContain(SECRET);
   const [sent, ...more] = service.sent.slice(had);

@@ -191,7 +191,7 @@ export function SetChap({ host, onClose }: AboutHost) {
       knownFields={["name", "secret", "chap.name", "chap.secret", "chap"]}
       ready={name !== "" && secret !== ""}
       onClose={onClose}
-      body={() => ({ name, secret })}
+      body={(force) => ({ name, secret, force })}
       ask={(body, headers) => api.PUT("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), body, headers })}
     >
       {(problem) => (
@@ -237,8 +237,8 @@ export function RemoveChap({ host, onClose }: AboutHost) {
       done={words.unchap.done(host.name)}
       changes={CHANGES}
       onClose={onClose}
-      body={() => null}
-      ask={(_body, headers) => api.DELETE("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), headers })}
+      body={(force) => ({ force })}
+      ask={(query, headers) => api.DELETE("/api/v1/hosts/{host_id}/chap", { params: { ...pathOf(host), query }, headers })}
     />
   );
 }
