@@ -10,6 +10,11 @@ describe("tracesOf", () => {
     expect(tracesOf({ kind: "pool.import", problem })).toBe(text.common.job.check);
   });
 
+  it("does not say so of an abandoned job", () => {
+    const problem = { code: "abandoned", text: "it hangs", left: null };
+    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.check);
+  });
+
   it("says what could not be taken back, and why", () => {
     const problem = { code: "conflict", text: "no room", left: "pool tank: suspended" };
     expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.left("pool tank: suspended"));

@@ -15,6 +15,8 @@ const TAKEN_BACK: readonly string[] = [
 
 /** Text about the traces of a failed job. */
 export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
+  // An abandoned job can still run.
+  if (job.problem?.code === "abandoned") return text.common.job.check;
   if (job.problem?.left != null) return text.common.job.left(job.problem.left);
   return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.check;
 }
