@@ -10,12 +10,12 @@ interface Props {
   readonly whole: string | number;
   /** Text next to the bar; by default the share. */
   readonly words?: string;
-  /** Percent from which it is orange, or red: those of the alerts of a pool. */
+  /** Percent from which it is orange, or red, as an alert; by default never. */
   readonly warning?: number;
   readonly critical?: number;
 }
 
-export function Fill({ label, part, whole, words, warning = 80, critical = 90 }: Props) {
+export function Fill({ label, part, whole, words, warning = Infinity, critical = Infinity }: Props) {
   const percent = Number(whole) > 0 ? (100 * Number(part)) / Number(whole) : 0;
   const variant = percent >= critical ? ProgressVariant.danger : percent >= warning ? ProgressVariant.warning : undefined;
   return (

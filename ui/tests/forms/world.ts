@@ -96,6 +96,10 @@ const snapshots: Api.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ used: "0", referenced: "0", holds: index, clones: [], schedule: null, protected_until: null },
 }));
 const hold: Api.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
+const space = {
+  ...{ thick: false, size: bytes(1024n), admitted: null, counting: false, problem: "" },
+  ...{ allocated: null, shared: null, unique: null, unique_exact: false, snapshot: null, as_of: null },
+};
 const file: Api.VmdkFile = {
   ...{ path: "vm/disk-flat.vmdk", total: "4096", allocated: "4096", unique: "4096", unique_exact: true },
   ...{ snapshot: "0", deduplicated: "0", as_of: AT },
@@ -244,15 +248,8 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/datastores/${ID.vmfs}/snapshots`]: page(...snapshots),
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },
-  [`/datastores/${ID.vmfs}/space`]: {
-    ...{ thick: false, size: bytes(1024n), admitted: null, counting: false, problem: "" },
-    allocated: null,
-    shared: null,
-    unique: null,
-    unique_exact: false,
-    snapshot: null,
-    as_of: null,
-  },
+  [`/datastores/${ID.vmfs}/space`]: space,
+  [`/datastores/${ID.nfs}/space`]: { ...space, thick: true, admitted: bytes(1000n) },
   [`/datastores/${ID.nfs}/snapshots`]: page({ ...snapshots[0], datastore: ID.nfs }),
   [`/datastores/${ID.nfs}/snapshots/before/folder`]: page({ name: "web", kind: "folder", size: "0", modified_at: AT }),
   "/recovery": recovery,

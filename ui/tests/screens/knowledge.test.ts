@@ -93,10 +93,10 @@ describe("the dashboard", () => {
 
 describe("a datastore", () => {
   it("has its alerts, by each of its names", async () => {
-    const subjects = [ID.vmfs, "its uuid", "tank/zvaai/vmfs1", "another"];
+    const subjects = [ID.vmfs, "its uuid", "tank/zvaai/vmfs1", "tank", "another"];
     const alerts = subjects.map((subject, id) => ({ ...alert, id, subject, text: `about ${id}` }));
     await show(`/datastores/${ID.vmfs}/events`, { ...store(ID.vmfs, { uuid: "its uuid" }), "/alerts": page(...alerts) });
-    expect(panel(text.datastores.detail.events.alerts).match(/About \d/g)).toEqual(["About 0", "About 1", "About 2"]);
+    expect(panel(text.datastores.detail.events.alerts).match(/About \d/g)).toEqual(["About 0", "About 1", "About 2", "About 3"]);
   });
 
   it.each(["vmfs", "nfs"] as const)("of %s that is missing has no invented values", async (kind) => {

@@ -19,6 +19,7 @@ import { FilesTab } from "./files-tab";
 import { EventsTab, HostsTab } from "./hosts-tab";
 import { SnapshotsTab } from "./snapshots-tab";
 import { StateLabel } from "./table";
+import { useUnserved } from "./unserved";
 import { VaaiTab } from "./vaai-tab";
 
 const words = text.datastores.detail;
@@ -28,11 +29,12 @@ const TABS_OF_MISSING = ["overview", "history", "hosts", "events"] as const;
 export default function DatastoreScreen() {
   const { id = "" } = useParams();
   const query = useQuery(datastoreQuery(id));
+  const unserved = useUnserved();
   return (
     <Screen
       title={query.data?.name ?? text.datastores.singular}
       parent={{ to: "/datastores", name: text.datastores.title }}
-      lead={query.data && <StateLabel store={query.data} />}
+      lead={query.data && <StateLabel store={query.data} unserved={unserved?.get(id)} />}
       actions={
         query.data && (
           <May least="operator">

@@ -175,7 +175,9 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
       <Panel title={words.events.alerts}>
         <QueryBoundary query={alerts} what={words.events.alerts}>
           {(loaded) => {
-            const about = loaded.filter((alert) => [store.id, store.uuid, store.dataset].includes(alert.subject));
+            // Those of its pool too. A missing datastore has neither dataset nor pool: both are empty, like other alerts' subject.
+            const subjects = [store.id, store.uuid, store.dataset, store.pool].filter(Boolean);
+            const about = loaded.filter((alert) => subjects.includes(alert.subject));
             return about.length === 0 ? (
               <p>{words.events.noAlerts}</p>
             ) : (

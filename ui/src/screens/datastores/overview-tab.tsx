@@ -104,6 +104,7 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
               part={store.referenced}
               whole={store.size}
               words={text.datastores.onDiskOf(formatBytes(store.referenced), formatBytes(store.size))}
+              warning={store.soft_threshold ?? undefined}
             />
           )}
           <div className="zv-below">

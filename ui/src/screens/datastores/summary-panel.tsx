@@ -29,7 +29,7 @@ const words = text.datastores.detail.summary;
 
 export function SummaryPanel({ store }: { readonly store: Datastore }) {
   const nfs = store.kind === "nfs";
-  const { data: space } = useQuery({ ...spaceQuery(store.id), enabled: !nfs });
+  const { data: space } = useQuery({ ...spaceQuery(store.id), enabled: !nfs || store.thick });
   const { data: history } = useQuery(historyQuery("datastores", store.id, "hour"));
   return (
     <Panel title={words.title}>
@@ -37,7 +37,7 @@ export function SummaryPanel({ store }: { readonly store: Datastore }) {
         columns={2}
         facts={[
           [words.onDisk, <OnDisk key="on-disk" store={store} />],
-          nfs ? [words.free, <Bytes key="free" value={freeOf(store)} />] : null,
+          nfs ? [words.free, <Bytes key="free" value={freeOf(store, space?.admitted)} />] : null,
           [words.provisioned, store.size === "0" ? text.datastores.noQuota : <Bytes key="size" value={store.size} />],
           space?.unique == null
             ? null
@@ -69,6 +69,7 @@ function OnDisk({ store }: { readonly store: Datastore }) {
       part={store.referenced}
       whole={store.size}
       words={text.datastores.onDiskOf(formatBytes(store.referenced), formatBytes(store.size))}
+      warning={store.soft_threshold ?? undefined}
     />
   );
 }

@@ -11,6 +11,12 @@ describe("freeOf", () => {
   it("is no more than the pool has", () => expect(freeOf(store(100, 40, 10))).toBe(10));
   it("is what the pool has without a quota", () => expect(freeOf(store(0, 40, 10))).toBe(10));
   it("is not known of VMFS", () => expect(freeOf({ ...store(100, 40, 900), kind: "vmfs" })).toBeNull());
+  it("is what files of a thick datastore leave, with their whole size", () => {
+    const thick = { ...store(100, 40, 900), thick: true };
+    expect(freeOf(thick)).toBeNull();
+    expect(freeOf(thick, "70")).toBe(30);
+    expect(freeOf(thick, "170")).toBe(0);
+  });
   it("is never negative", () => expect(freeOf(store(100, 140, 10))).toBe(0));
 });
 

@@ -12,10 +12,12 @@ const words = text.datastores.detail.summary;
 
 /**
  * Bytes that hosts can still write: the rest of its size, or less if its pool has less. Null for VMFS: only the hosts know how much
- * of the LUN is in use, and `referenced` is the size after compression. Null for a missing datastore too.
+ * of the LUN is in use, and `referenced` is the size after compression. Null for a missing datastore too. In thick NFS datastores
+ * files count with their whole size, which only the NFS server knows: `admitted`.
  */
-export function freeOf(store: Datastore): number | null {
+export function freeOf(store: Datastore, admitted?: string | null): number | null {
   if (store.kind === "vmfs" || store.state === "missing") return null;
+  if (store.thick) return admitted == null ? null : Math.max(0, Number(store.size) - Number(admitted));
   const available = Number(store.available);
   return store.size === "0" ? available : Math.max(0, Math.min(Number(store.size) - Number(store.referenced), available));
 }

@@ -10,6 +10,7 @@ import type { Datastore, Group, Load } from "../../api/types";
 import { Fill } from "../../parts/fill";
 import { formatRate } from "../../format/bytes";
 import { formatOperations } from "../../format/performance";
+import { capitalised } from "../../format/sentence";
 import type { Select } from "../../parts/selection";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
@@ -17,6 +18,7 @@ import { text } from "../../text";
 import { ActionMenu, type Chosen } from "./actions";
 import { groupNames, type Column, type Direction, type Loads } from "./filter";
 import { freeOf } from "./summary";
+import { useUnserved } from "./unserved";
 
 const words = text.datastores;
 const ROW_PX = 45;
@@ -59,6 +61,7 @@ interface Props {
 
 export function DatastoreTable({ stores, groups, loads, onChoose, selected, onSelect, column, direction, onSort }: Props) {
   const busiest = Math.max(...[...loads.values()].map((load) => load.bytes), 0);
+  const unserved = useUnserved();
   const selectable = useMemo(() => stores.filter(isSelectable).map((store) => store.id), [stores]);
   const selectAll = useCallback((on: boolean) => onSelect(selectable, on), [onSelect, selectable]);
   const scrolled = useRef<HTMLDivElement>(null);
@@ -93,6 +96,7 @@ export function DatastoreTable({ stores, groups, loads, onChoose, selected, onSe
                 <Row
                   key={store.id}
                   store={store}
+                  unserved={unserved?.get(store.id)}
                   groups={groups}
                   index={index}
                   load={loads.get(store.id)}
@@ -169,11 +173,23 @@ function Space({ height }: { readonly height: number }) {
 
 const COLORS = { active: "green", deleted: "grey", copy: "orange", missing: "orange" } as const;
 
-export function StateLabel({ store }: { readonly store: Datastore }) {
+interface LabelProps {
+  readonly store: Datastore;
+  /** The reason, if readiness knows that it is not served. */
+  readonly unserved: string | undefined;
+}
+
+export function StateLabel({ store, unserved }: LabelProps) {
   if (store.state === "active" && store.key_status === "unavailable")
     return (
       <Label isCompact status="danger" title={words.lockedHelp}>
         {words.locked}
+      </Label>
+    );
+  if (store.state === "active" && unserved !== undefined)
+    return (
+      <Label isCompact status="danger" title={capitalised(unserved)}>
+        {words.detail.summary.notServed}
       </Label>
     );
   return (
@@ -183,8 +199,7 @@ export function StateLabel({ store }: { readonly store: Datastore }) {
   );
 }
 
-interface RowProps {
-  readonly store: Datastore;
+interface RowProps extends LabelProps {
   readonly groups: readonly Group[];
   readonly index: number;
   readonly load: Load | undefined;
@@ -200,7 +215,7 @@ function isSelectable(store: Datastore): boolean {
   return store.state === "active";
 }
 
-const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, selected, onSelect }: RowProps) {
+const Row = memo(function Row({ store, unserved, groups, index, load, busiest, onChoose, selected, onSelect }: RowProps) {
   const names = groupNames(store, groups);
   const missing = store.state === "missing";
   return (
@@ -226,7 +241,7 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, s
         {!missing && `, ${(store.thick ? words.thick : words.thin).toLowerCase()}`}
       </Td>
       <Td dataLabel={words.columns.state}>
-        <StateLabel store={store} />
+        <StateLabel store={store} unserved={unserved} />
       </Td>
       <Td dataLabel={words.columns.pool} modifier="truncate">
         {store.pool}
@@ -239,7 +254,12 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onChoose, s
         {store.size === "0" ? (
           <Bytes value={missing ? null : store.referenced} />
         ) : (
-          <Fill label={words.usage(store.name)} part={store.referenced} whole={store.size} />
+          <Fill
+            label={words.usage(store.name)}
+            part={store.referenced}
+            whole={store.size}
+            warning={store.soft_threshold ?? undefined}
+          />
         )}
       </Td>
       <Td dataLabel={words.columns.free}>

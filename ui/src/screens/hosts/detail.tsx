@@ -17,6 +17,7 @@ import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { StateLabel } from "../datastores/table";
+import { useUnserved } from "../datastores/unserved";
 import { Checks } from "../readiness";
 import { Connect, isConnected } from "./connect";
 import { HostMenu } from "./host-menu";
@@ -182,6 +183,7 @@ function Mounts({ host, clients }: { readonly host: Host; readonly clients: read
 function Sees({ host, connecting }: { readonly host: Host; readonly connecting: boolean }) {
   const stores = useQuery(datastoresQuery);
   const readiness = useQuery(readinessQuery);
+  const unserved = useUnserved();
   const seen = seenBy(host, stores.data ?? NO_STORES);
   const columns = words.detail.datastoreColumns;
   return (
@@ -210,7 +212,7 @@ function Sees({ host, connecting }: { readonly host: Host; readonly connecting: 
                       <Td dataLabel={columns.type}>{text.datastores.type[store.kind]}</Td>
                       <Td dataLabel={columns.number}>{store.share ?? store.lun ?? "–"}</Td>
                       <Td dataLabel={columns.state}>
-                        <StateLabel store={store} />
+                        <StateLabel store={store} unserved={unserved?.get(store.id)} />
                       </Td>
                     </Tr>
                   ))}
