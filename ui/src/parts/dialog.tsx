@@ -59,11 +59,15 @@ export function SendDialog({
   const problem = currentProblem(reported, sent, body);
   const canForce = mayForce && (problem?.canForce ?? false);
   const sendable = ready && !pending && (confirm === undefined || typed === confirm);
+  // While a request is pending the dialog stays, to show a refusal. Requests end within 65 s.
+  const close = () => {
+    if (!pending) onClose();
+  };
   return (
     <Modal
       isOpen
       variant={ModalVariant.small}
-      onClose={onClose}
+      onClose={close}
       aria-labelledby={`${id}-title`}
       elementToFocus={firstField(`${id}-form`, `${id}-cancel`)}
     >
@@ -113,7 +117,7 @@ export function SendDialog({
         >
           {canForce ? words.force : submit}
         </Button>
-        <Button id={`${id}-cancel`} variant="link" onClick={onClose}>
+        <Button id={`${id}-cancel`} variant="link" isDisabled={pending} onClick={onClose}>
           {text.common.cancel}
         </Button>
       </ModalFooter>

@@ -31,7 +31,7 @@ interface Service {
   /** All requests that change something. */
   sent: Sent[];
   /** What the next ones are answered with; a login, where nothing is said, with the session. */
-  answers: Answer[];
+  answers: (Answer | Promise<Answer>)[];
   /** Questions that nobody here can answer. */
   unknown: string[];
 }
@@ -67,7 +67,7 @@ async function answer(request: Request): Promise<Response> {
     service.out = false;
     return json(201, world["/session"]);
   }
-  const next = service.answers.shift();
+  const next = await service.answers.shift();
   if (next === undefined) throw new Error(`nobody has said what ${request.method} ${path} is answered with`);
   if (next === null) throw new TypeError("the connection is lost");
   if (next.status === 401) service.out = true;
