@@ -63,6 +63,7 @@ export const schedules = {
     action: "Resume",
     title: (name: string) => `Resume ${name}`,
     lead: "If a run is overdue, it starts immediately.",
+    deletes: "Older snapshots that the schedule does not retain are deleted.",
     submit: "Resume",
     done: (name: string) => `${name} is on`,
   },

@@ -19,7 +19,7 @@ import { Alert } from "../../parts/patternfly";
 import { text } from "../../text";
 import { NO_TIERS, TIER_FIELDS, TierFields, tiersOf, tierValuesOf, type TierForm } from "./tiers";
 import { shownOf } from "./choices";
-import { countOf, retainedOf, minutesOf, reachOf, TIERS, unitOf, UNITS, type Unit } from "./interval";
+import { countOf, retainedOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
 
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];
@@ -196,12 +196,12 @@ function pathOf(schedule: Schedule) {
 /** Facts of a schedule that changed while the dialog was open. */
 function useFacts(): (schedule: Schedule) => readonly Fact[] {
   const { data: stores = [] } = useQuery(datastoresQuery);
-  return ({ name, datastores, every_minutes: every, keep, enabled, ...tiers }) => [
+  return ({ name, datastores, every_minutes: every, keep, enabled, ...more }) => [
     [words.form.name, name],
     [words.form.datastores, text.common.listed(datastores.map((id) => stores.find((store) => store.id === id)?.name ?? id))],
     [words.form.every, words.span[unitOf(every)](countOf(every))],
     [words.form.keep, String(keep)],
-    ...TIERS.map((tier) => [words.tiers.labels[tier], String(tiers[tier])] as const),
+    ...TIER_FIELDS.map((name) => [words.tiers.labels[name], String(more[name])] as const),
     [words.columns.state, enabled ? words.state.on : words.state.off],
   ];
 }
@@ -246,11 +246,13 @@ export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
   const [enabled] = useState(!schedule.enabled);
   const known = useKnownSchedule(schedule);
   const said = enabled ? words.resume : words.pause;
+  const deletes = enabled && schedule.kind === "snapshot";
   return (
     <ChangeDialog
       known={known}
+      danger={deletes}
       title={said.title(schedule.name)}
-      lead={said.lead}
+      lead={deletes ? `${said.lead} ${words.resume.deletes}` : said.lead}
       submit={said.submit}
       done={said.done(schedule.name)}
       changes={CHANGES}

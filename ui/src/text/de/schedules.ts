@@ -62,6 +62,7 @@ export const schedules: Texts["schedules"] = {
     action: "Fortsetzen",
     title: (name) => `${name} fortsetzen`,
     lead: "Ist ein Lauf überfällig, beginnt er sofort.",
+    deletes: "Ältere Snapshots, die der Zeitplan nicht aufbewahrt, werden gelöscht.",
     submit: "Fortsetzen",
     done: (name) => `${name} läuft`,
   },
