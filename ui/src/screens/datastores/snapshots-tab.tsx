@@ -35,9 +35,18 @@ const ACTIONS = {
 /** With more held snapshots only the number of holds is shown: tags take a request for each snapshot. */
 const TAGS_SHOWN = 20;
 
+/** An action that the user has chosen, for its dialog. The dialog stays if the snapshot leaves the list. */
+interface Chosen {
+  readonly action: keyof typeof ACTIONS;
+  readonly snapshot: Snapshot;
+  /** Names of the newer snapshots, which a rollback destroys. */
+  readonly newer: readonly string[];
+}
+
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(snapshotsQuery(store.id));
   const [taking, setTaking] = useState(false);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   const [begin, news] = useBegun();
   return (
     <>
@@ -50,7 +59,7 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
           ) : (
             <>
               <Timeline snapshots={snapshots} />
-              <SnapshotTable store={store} snapshots={snapshots} onBegin={begin} />
+              <SnapshotTable store={store} snapshots={snapshots} onChoose={setChosen} onBegin={begin} />
             </>
           )
         }
@@ -65,6 +74,7 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
         </May>
       )}
       {taking && <TakeSnapshot stores={[store]} onBegin={begin} onClose={() => setTaking(false)} />}
+      {chosen && <ActionDialog {...chosen} store={store} onBegin={begin} onClose={() => setChosen(null)} />}
       {news}
     </>
   );
@@ -73,10 +83,11 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
 interface TableProps {
   readonly store: Datastore;
   readonly snapshots: readonly Snapshot[];
+  readonly onChoose: (chosen: Chosen) => void;
   readonly onBegin: (id: string) => void;
 }
 
-function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
+function SnapshotTable({ store, snapshots, onChoose, onBegin }: TableProps) {
   const enabled = snapshots.filter((snapshot) => snapshot.holds > 0).length <= TAGS_SHOWN;
   const { data: schedules } = useQuery(schedulesQuery);
   const names = useMemo(() => schedules && new Map(schedules.map(({ id, name }) => [id, name])), [schedules]);
@@ -131,7 +142,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
               showTags={enabled}
               selected={mayDelete ? selected.has(snapshot.guid) : null}
               onSelect={select}
-              onBegin={onBegin}
+              onChoose={onChoose}
             />
           ))}
         </Tbody>
@@ -165,7 +176,7 @@ interface RowProps extends MenuProps {
 }
 
 // A thousand rows, of which a selection changes one.
-const Row = memo(function Row({ store, snapshot, all, schedules, showTags, selected, onSelect, onBegin }: RowProps) {
+const Row = memo(function Row({ store, snapshot, all, schedules, showTags, selected, onSelect, onChoose }: RowProps) {
   const { schedule } = snapshot;
   return (
     <Tr id={rowOf(snapshot)} tabIndex={-1} className="zv-snapshot">
@@ -199,7 +210,7 @@ const Row = memo(function Row({ store, snapshot, all, schedules, showTags, selec
       <Td isActionCell>
         <May least="operator">
           {(store.state === "active" || (store.state === "deleted" && snapshot.holds > 0)) && (
-            <SnapshotMenu store={store} snapshot={snapshot} all={all} onBegin={onBegin} />
+            <SnapshotMenu store={store} snapshot={snapshot} all={all} onChoose={onChoose} />
           )}
         </May>
       </Td>
@@ -212,12 +223,10 @@ interface MenuProps {
   readonly snapshot: Snapshot;
   /** Those of the datastore, the oldest first. */
   readonly all: readonly Snapshot[];
-  readonly onBegin: (id: string) => void;
+  readonly onChoose: (chosen: Chosen) => void;
 }
 
-function SnapshotMenu({ store, snapshot, all, onBegin }: MenuProps) {
-  const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
-  const dialog = { store, onBegin, onClose: () => setChosen(null) };
+function SnapshotMenu({ store, snapshot, all, onChoose }: MenuProps) {
   const admin = useMay("admin");
   const newer = all.slice(all.indexOf(snapshot) + 1);
   const active = store.state === "active";
@@ -233,22 +242,27 @@ function SnapshotMenu({ store, snapshot, all, onBegin }: MenuProps) {
   } as const;
   const shown = (Object.keys(may) as (keyof typeof may)[]).filter((action) => may[action]);
   return (
+    <ActionsMenu
+      row
+      label={words.actions(snapshot.name)}
+      choices={shown.map((action) => ({
+        name: ACTIONS[action],
+        danger: action === "delete",
+        onChoose: () => onChoose({ action, snapshot, newer: namesOf(newer) }),
+      }))}
+    />
+  );
+}
+
+function ActionDialog({ action, snapshot, newer, ...dialog }: DialogProps & Chosen) {
+  return (
     <>
-      <ActionsMenu
-        row
-        label={words.actions(snapshot.name)}
-        choices={shown.map((action) => ({
-          name: ACTIONS[action],
-          danger: action === "delete",
-          onChoose: () => setChosen(action),
-        }))}
-      />
-      {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
-      {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
-      {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
-      {chosen === "restoreVm" && <RestoreVm {...dialog} snapshot={snapshot} />}
-      {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={namesOf(newer)} />}
-      {chosen === "delete" && <DeleteSnapshots {...dialog} snapshots={[snapshot]} />}
+      {action === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
+      {action === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
+      {action === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
+      {action === "restoreVm" && <RestoreVm {...dialog} snapshot={snapshot} />}
+      {action === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={newer} />}
+      {action === "delete" && <DeleteSnapshots {...dialog} snapshots={[snapshot]} />}
     </>
   );
 }
@@ -267,16 +281,11 @@ function Names({ names }: { readonly names: readonly string[] }) {
   );
 }
 
-interface RollbackProps extends DialogProps {
-  readonly snapshot: Snapshot;
-  /** Names of the newer snapshots, which the rollback destroys. */
-  readonly newer: readonly string[];
-}
-
-/** Names what will be lost, and requires the datastore's name. */
-function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
-  // A snapshot that was taken since then is not destroyed unseen: the service refuses, and names it.
-  const [seen] = useState(newer);
+/**
+ * Names what will be lost, and requires the datastore's name. A snapshot that was taken since the choice is not destroyed unseen:
+ * the service refuses, and names it.
+ */
+function Rollback({ store, snapshot, newer, ...job }: DialogProps & Omit<Chosen, "action">) {
   return (
     <JobDialog
       {...job}
@@ -285,7 +294,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
       submit={actions.rollback.submit}
       confirm={store.name}
-      body={(force) => ({ force, destroy: [...seen] })}
+      body={(force) => ({ force, destroy: [...newer] })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
           params: { path: { datastore_id: store.id, name: snapshot.name } },
@@ -295,10 +304,10 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       }
     >
       {() =>
-        seen.length > 0 && (
+        newer.length > 0 && (
           <>
-            <p>{actions.rollback.newer(seen.length)}</p>
-            <Names names={seen} />
+            <p>{actions.rollback.newer(newer.length)}</p>
+            <Names names={newer} />
           </>
         )
       }

@@ -20,7 +20,7 @@ import { StateLabel } from "../datastores/table";
 import { useUnserved } from "../datastores/unserved";
 import { Checks } from "../readiness";
 import { Connect, isConnected } from "./connect";
-import { HostMenu } from "./host-menu";
+import { HostDialog, HostMenu, type Chosen } from "./host-menu";
 import { HostState, LastSeen, type StateProps } from "./list";
 import { groupOf, isUsageKnown, linesFor, pathsOf, seenBy } from "./paths";
 
@@ -33,6 +33,7 @@ export default function HostScreen() {
   const query = useQuery(hostQuery(id));
   const sessions = useQuery(sessionsQuery);
   const { data: clients } = useQuery(nfsClientsQuery);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   const host = query.data;
   return (
     <Screen
@@ -42,7 +43,7 @@ export default function HostScreen() {
       actions={
         host && (
           <May least="operator">
-            <HostMenu host={host} onDeleted={() => void navigate("/hosts")} />
+            <HostMenu host={host} onChoose={setChosen} />
           </May>
         )
       }
@@ -50,6 +51,7 @@ export default function HostScreen() {
       <QueryBoundary query={query} what={words.singular} lines={6}>
         {(loaded) => <HostPanels key={loaded.id} host={loaded} sessions={sessions} clients={clients} />}
       </QueryBoundary>
+      {chosen && <HostDialog {...chosen} onClose={() => setChosen(null)} onDeleted={() => void navigate("/hosts")} />}
     </Screen>
   );
 }

@@ -16,37 +16,49 @@ import { ChangeGroup, DeleteGroup } from "./group-dialogs";
 const words = text.hosts.groups;
 const offloads = text.datastores.detail.vaai.names;
 
+/** An action that the user has chosen, for its dialog. The dialog stays if the group leaves the list. */
+interface Chosen {
+  readonly group: Group;
+  readonly action: "change" | "delete";
+}
+
 export function GroupsTab() {
   const query = useQuery(groupsQuery);
   const { data: hosts } = useQuery(hostsQuery);
   const { data: stores } = useQuery(datastoresQuery);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const onClose = () => setChosen(null);
   return (
-    <QueryBoundary query={query} what={words.list} lines={6}>
-      {(groups) =>
-        groups.length === 0 ? (
-          <EmptyState titleText={words.empty.title} headingLevel="h2">
-            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
-          </EmptyState>
-        ) : (
-          <Table aria-label={words.list} variant="compact">
-            <Thead>
-              <Tr>
-                <Th>{words.columns.name}</Th>
-                <Th>{words.columns.hosts}</Th>
-                <Th>{words.columns.datastores}</Th>
-                <Th>{words.columns.offloads}</Th>
-                <Th screenReaderText={words.columns.actions} />
-              </Tr>
-            </Thead>
-            <Tbody>
-              {groups.map((group) => (
-                <Row key={group.id} group={group} hosts={hosts} stores={stores} />
-              ))}
-            </Tbody>
-          </Table>
-        )
-      }
-    </QueryBoundary>
+    <>
+      <QueryBoundary query={query} what={words.list} lines={6}>
+        {(groups) =>
+          groups.length === 0 ? (
+            <EmptyState titleText={words.empty.title} headingLevel="h2">
+              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+            </EmptyState>
+          ) : (
+            <Table aria-label={words.list} variant="compact">
+              <Thead>
+                <Tr>
+                  <Th>{words.columns.name}</Th>
+                  <Th>{words.columns.hosts}</Th>
+                  <Th>{words.columns.datastores}</Th>
+                  <Th>{words.columns.offloads}</Th>
+                  <Th screenReaderText={words.columns.actions} />
+                </Tr>
+              </Thead>
+              <Tbody>
+                {groups.map((group) => (
+                  <Row key={group.id} group={group} hosts={hosts} stores={stores} onChoose={setChosen} />
+                ))}
+              </Tbody>
+            </Table>
+          )
+        }
+      </QueryBoundary>
+      {chosen?.action === "change" && <ChangeGroup group={chosen.group} onClose={onClose} />}
+      {chosen?.action === "delete" && <DeleteGroup group={chosen.group} onClose={onClose} />}
+    </>
   );
 }
 
@@ -54,6 +66,7 @@ interface RowProps {
   readonly group: Group;
   readonly hosts: readonly Host[] | undefined;
   readonly stores: readonly Datastore[] | undefined;
+  readonly onChoose: (chosen: Chosen) => void;
 }
 
 function namesOf(members: readonly { readonly name: string }[] | undefined): string {
@@ -61,7 +74,7 @@ function namesOf(members: readonly { readonly name: string }[] | undefined): str
   return members.length === 0 ? text.common.none : members.map(({ name }) => name).join(", ");
 }
 
-function Row({ group, hosts, stores }: RowProps) {
+function Row({ group, hosts, stores, onChoose }: RowProps) {
   const { columns } = words;
   const without = group.disabled_offloads.map((offload) => offloads[offload][0]);
   return (
@@ -80,28 +93,16 @@ function Row({ group, hosts, stores }: RowProps) {
       </Td>
       <Td isActionCell>
         <May least="operator">
-          <GroupMenu group={group} />
+          <ActionsMenu
+            row
+            label={text.hosts.actions(group.name)}
+            choices={[
+              { name: words.change.action, onChoose: () => onChoose({ group, action: "change" }) },
+              { name: words.delete.action, danger: true, onChoose: () => onChoose({ group, action: "delete" }) },
+            ]}
+          />
         </May>
       </Td>
     </Tr>
-  );
-}
-
-function GroupMenu({ group }: { readonly group: Group }) {
-  const [chosen, setChosen] = useState<"change" | "delete" | null>(null);
-  const onClose = () => setChosen(null);
-  return (
-    <>
-      <ActionsMenu
-        row
-        label={text.hosts.actions(group.name)}
-        choices={[
-          { name: words.change.action, onChoose: () => setChosen("change") },
-          { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
-        ]}
-      />
-      {chosen === "change" && <ChangeGroup group={group} onClose={onClose} />}
-      {chosen === "delete" && <DeleteGroup group={group} onClose={onClose} />}
-    </>
   );
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Actions on a host, with a dialog for each. */
 
-import { useState } from "react";
 import type { Host } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { text } from "../../text";
@@ -9,32 +8,51 @@ import { ChangeHost, DeleteHost, RemoveChap, SetChap } from "./host-dialogs";
 
 const words = text.hosts;
 
-interface Props {
+/** An action that the user has chosen, for its dialog. The dialog stays if the host leaves the list. */
+export interface Chosen {
+  readonly host: Host;
+  readonly action: "change" | "chap" | "unchap" | "delete";
+}
+
+interface MenuProps {
   readonly host: Host;
   /** At the end of its row in a list. */
   readonly row?: boolean;
+  readonly onChoose: (chosen: Chosen) => void;
+}
+
+export function HostMenu({ host, row = false, onChoose }: MenuProps) {
+  const choice = (action: Chosen["action"], name: string, danger = false) => ({
+    name,
+    danger,
+    onChoose: () => onChoose({ host, action }),
+  });
+  return (
+    <ActionsMenu
+      row={row}
+      label={row ? words.actions(host.name) : words.menu}
+      choices={[
+        choice("change", words.change.action),
+        choice("chap", host.chap_name == null ? words.chap.action : words.chap.rotate),
+        ...(host.chap_name == null ? [] : [choice("unchap", words.unchap.action, true)]),
+        choice("delete", words.delete.action, true),
+      ]}
+    />
+  );
+}
+
+interface DialogProps extends Chosen {
+  readonly onClose: () => void;
   readonly onDeleted?: () => void;
 }
 
-export function HostMenu({ host, row = false, onDeleted }: Props) {
-  const [chosen, setChosen] = useState<"change" | "chap" | "unchap" | "delete" | null>(null);
-  const onClose = () => setChosen(null);
+export function HostDialog({ host, action, onClose, onDeleted }: DialogProps) {
   return (
     <>
-      <ActionsMenu
-        row={row}
-        label={row ? words.actions(host.name) : words.menu}
-        choices={[
-          { name: words.change.action, onChoose: () => setChosen("change") },
-          { name: host.chap_name == null ? words.chap.action : words.chap.rotate, onChoose: () => setChosen("chap") },
-          ...(host.chap_name == null ? [] : [{ name: words.unchap.action, danger: true, onChoose: () => setChosen("unchap") }]),
-          { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
-        ]}
-      />
-      {chosen === "change" && <ChangeHost host={host} onClose={onClose} />}
-      {chosen === "chap" && <SetChap host={host} onClose={onClose} />}
-      {chosen === "unchap" && <RemoveChap host={host} onClose={onClose} />}
-      {chosen === "delete" && <DeleteHost host={host} onClose={onClose} onDone={onDeleted} />}
+      {action === "change" && <ChangeHost host={host} onClose={onClose} />}
+      {action === "chap" && <SetChap host={host} onClose={onClose} />}
+      {action === "unchap" && <RemoveChap host={host} onClose={onClose} />}
+      {action === "delete" && <DeleteHost host={host} onClose={onClose} onDone={onDeleted} />}
     </>
   );
 }

@@ -21,7 +21,7 @@ import { text } from "../../text";
 import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
-import { HostMenu } from "./host-menu";
+import { HostDialog, HostMenu, type Chosen } from "./host-menu";
 import { groupOf, isInUse, isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
 import { Unknown } from "./unknown";
 
@@ -56,6 +56,7 @@ export default function HostsScreen() {
 function HostsTab() {
   const query = useQuery(hostsQuery);
   const { data: groups } = useQuery(groupsQuery);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   return (
     <>
       <QueryBoundary query={query} what={words.title} lines={6}>
@@ -65,16 +66,17 @@ function HostsTab() {
               <EmptyStateBody>{words.empty.body}</EmptyStateBody>
             </EmptyState>
           ) : (
-            <Hosts hosts={hosts} groups={groups} />
+            <Hosts hosts={hosts} groups={groups} onChoose={setChosen} />
           )
         }
       </QueryBoundary>
       <Unknown />
+      {chosen && <HostDialog {...chosen} onClose={() => setChosen(null)} />}
     </>
   );
 }
 
-function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly groups: readonly Group[] | undefined }) {
+function Hosts({ hosts, groups, onChoose }: Pick<TableProps, "hosts" | "groups" | "onChoose">) {
   const sessions = useQuery(sessionsQuery);
   const { data: clients } = useQuery(nfsClientsQuery);
   const [search, setSearch] = useState("");
@@ -108,7 +110,13 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
           <EmptyStateBody>{words.noMatch.body}</EmptyStateBody>
         </EmptyState>
       ) : (
-        <HostTable hosts={matching.slice(0, most)} groups={groups} sessions={sessions.data} clients={clients} />
+        <HostTable
+          hosts={matching.slice(0, most)}
+          groups={groups}
+          sessions={sessions.data}
+          clients={clients}
+          onChoose={onChoose}
+        />
       )}
       {more > 0 && (
         <Button variant="link" onClick={() => setMost(most + STEP)}>
@@ -143,9 +151,10 @@ interface TableProps {
   readonly groups: readonly Group[] | undefined;
   readonly sessions: readonly IscsiSession[] | undefined;
   readonly clients: readonly NfsClient[] | undefined;
+  readonly onChoose: (chosen: Chosen) => void;
 }
 
-function HostTable({ hosts, groups, sessions, clients }: TableProps) {
+function HostTable({ hosts, groups, sessions, clients, onChoose }: TableProps) {
   const { columns } = words;
   return (
     <Table aria-label={words.title} variant="compact">
@@ -183,7 +192,7 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
             <Td dataLabel={columns.chap}>{host.chap_name == null ? words.noChap : words.chapSet}</Td>
             <Td isActionCell>
               <May least="operator">
-                <HostMenu host={host} row />
+                <HostMenu host={host} row onChoose={onChoose} />
               </May>
             </Td>
           </Tr>

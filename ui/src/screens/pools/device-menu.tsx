@@ -18,14 +18,17 @@ import { candidatesFor, nameOf } from "./layout";
 const words = text.pools;
 
 interface Props {
-  readonly pool: Pool;
   readonly device: Vdev;
   /** The vdev of the device. */
   readonly parent: Vdev | null;
-  readonly onBegin: Place["onBegin"];
+  readonly onChoose: (chosen: Chosen) => void;
 }
 
-type Chosen = "replace" | "attach" | "detach" | "remove" | "offline" | "online" | "clear";
+/** An action that the user has chosen, for its dialog. The dialog stays if the device leaves the pool. */
+export interface Chosen {
+  readonly device: Vdev;
+  readonly action: "replace" | "attach" | "detach" | "remove" | "offline" | "online" | "clear";
+}
 
 /** Roles that OpenZFS can remove. */
 const REMOVABLE: readonly string[] = ["log", "cache", "spare"];
@@ -42,17 +45,15 @@ export function isWhole(device: Vdev): boolean {
   return device.role === "spare" || (device.vdevs ?? []).length > 0;
 }
 
-export function DeviceMenu({ pool, device, parent, onBegin }: Props) {
+export function DeviceMenu({ device, parent, onChoose }: Props) {
   const admin = useMay("admin");
-  const [chosen, setChosen] = useState<Chosen | null>(null);
-  const about = { pool, device, onBegin, onClose: () => setChosen(null) };
   const away = device.health === "OFFLINE" || device.health === "UNAVAIL" || device.health === "REMOVED";
   const isCopy = parent !== null && COPIES.includes(parent.kind);
   const canAttach = device.role !== "cache" && (parent === null || parent.kind === "mirror");
-  const choose = (name: Chosen, danger = false): Choice => ({
-    name: words[name].action,
+  const choose = (action: Chosen["action"], danger = false): Choice => ({
+    name: words[action].action,
     danger,
-    onChoose: () => setChosen(name),
+    onChoose: () => onChoose({ device, action }),
   });
   const ofDevice = [
     choose("replace"),
@@ -63,11 +64,16 @@ export function DeviceMenu({ pool, device, parent, onBegin }: Props) {
   ];
   const removal = admin && isRemovable(device, parent) ? [choose("remove", true)] : [];
   return (
+    <ActionsMenu row label={words.detail.actions(device.name)} choices={[...(isWhole(device) ? [] : ofDevice), ...removal]} />
+  );
+}
+
+export function DeviceDialog({ action, ...about }: AboutDevice & Chosen) {
+  return (
     <>
-      <ActionsMenu row label={words.detail.actions(device.name)} choices={[...(isWhole(device) ? [] : ofDevice), ...removal]} />
-      {(chosen === "replace" || chosen === "attach") && <NewDevice {...about} action={chosen} />}
-      {(chosen === "detach" || chosen === "remove") && <DropDevice {...about} action={chosen} />}
-      {(chosen === "offline" || chosen === "online" || chosen === "clear") && <ChangeDevice {...about} action={chosen} />}
+      {(action === "replace" || action === "attach") && <NewDevice {...about} action={action} />}
+      {(action === "detach" || action === "remove") && <DropDevice {...about} action={action} />}
+      {(action === "offline" || action === "online" || action === "clear") && <ChangeDevice {...about} action={action} />}
     </>
   );
 }

@@ -25,6 +25,7 @@ export default function SchedulesScreen() {
   const query = useQuery(schedulesQuery);
   const { data: stores } = useQuery(datastoresQuery);
   const [adding, setAdding] = useState<"snapshots" | "scrub" | null>(null);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   const [begin, news] = useBegun();
   return (
     <Screen
@@ -46,12 +47,13 @@ export default function SchedulesScreen() {
               <EmptyStateBody>{words.empty.body}</EmptyStateBody>
             </EmptyState>
           ) : (
-            <ScheduleTable schedules={schedules} stores={stores} onBegin={begin} />
+            <ScheduleTable schedules={schedules} stores={stores} onChoose={setChosen} />
           )
         }
       </QueryBoundary>
       {adding === "snapshots" && <AddSchedule onClose={() => setAdding(null)} />}
       {adding === "scrub" && <AddScrub onClose={() => setAdding(null)} />}
+      {chosen && <ActionDialog {...chosen} onBegin={begin} onClose={() => setChosen(null)} />}
       {news}
     </Screen>
   );
@@ -60,10 +62,10 @@ export default function SchedulesScreen() {
 interface TableProps {
   readonly schedules: readonly Schedule[];
   readonly stores: readonly Datastore[] | undefined;
-  readonly onBegin: Place["onBegin"];
+  readonly onChoose: (chosen: Chosen) => void;
 }
 
-function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
+function ScheduleTable({ schedules, stores, onChoose }: TableProps) {
   const { columns } = words;
   return (
     <Table aria-label={words.list} variant="compact">
@@ -107,7 +109,7 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
             </Td>
             <Td isActionCell>
               <May least="operator">
-                <ScheduleMenu schedule={schedule} onBegin={onBegin} />
+                <ScheduleMenu schedule={schedule} onChoose={onChoose} />
               </May>
             </Td>
           </Tr>
@@ -135,31 +137,41 @@ function Next({ schedule: { next_at: next, last_at: last, enabled } }: { readonl
   return <Time at={next} ago />;
 }
 
-interface MenuProps {
+/** An action that the user has chosen, for its dialog. The dialog stays if the schedule leaves the list. */
+interface Chosen {
   readonly schedule: Schedule;
-  readonly onBegin: Place["onBegin"];
+  readonly action: "change" | "pause" | "run" | "delete";
 }
 
-function ScheduleMenu({ schedule, onBegin }: MenuProps) {
+interface MenuProps extends Pick<TableProps, "onChoose"> {
+  readonly schedule: Schedule;
+}
+
+function ScheduleMenu({ schedule, onChoose }: MenuProps) {
   const admin = useMay("admin"); // a run displaces older snapshots
-  const [chosen, setChosen] = useState<"change" | "pause" | "run" | "delete" | null>(null);
-  const about = { schedule, onClose: () => setChosen(null) };
+  const choice = (action: Chosen["action"], name: string) => ({ name, onChoose: () => onChoose({ schedule, action }) });
+  return (
+    <ActionsMenu
+      row
+      label={words.actions(schedule.name)}
+      choices={[
+        choice("change", words.change.action),
+        choice("pause", schedule.enabled ? words.pause.action : words.resume.action),
+        ...(admin ? [choice("run", words.run.action)] : []),
+        { ...choice("delete", words.delete.action), danger: true },
+      ]}
+    />
+  );
+}
+
+function ActionDialog({ schedule, action, onBegin, onClose }: Chosen & Place) {
+  const about = { schedule, onClose };
   return (
     <>
-      <ActionsMenu
-        row
-        label={words.actions(schedule.name)}
-        choices={[
-          { name: words.change.action, onChoose: () => setChosen("change") },
-          { name: schedule.enabled ? words.pause.action : words.resume.action, onChoose: () => setChosen("pause") },
-          ...(admin ? [{ name: words.run.action, onChoose: () => setChosen("run") }] : []),
-          { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
-        ]}
-      />
-      {chosen === "change" && (schedule.kind === "scrub" ? <ChangeScrub {...about} /> : <ChangeSchedule {...about} />)}
-      {chosen === "pause" && <PauseSchedule {...about} />}
-      {chosen === "run" && <RunSchedule {...about} onBegin={onBegin} />}
-      {chosen === "delete" && <DeleteSchedule {...about} />}
+      {action === "change" && (schedule.kind === "scrub" ? <ChangeScrub {...about} /> : <ChangeSchedule {...about} />)}
+      {action === "pause" && <PauseSchedule {...about} />}
+      {action === "run" && <RunSchedule {...about} onBegin={onBegin} />}
+      {action === "delete" && <DeleteSchedule {...about} />}
     </>
   );
 }
