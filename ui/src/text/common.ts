@@ -57,6 +57,7 @@ export const common = {
   no: "No",
   none: "None",
   unset: "Not set",
+  certificateEnd: (letters: string) => `one that ends in ${letters}`,
   never: "Never",
   copy: "Copy",
   copied: "Copied",

@@ -154,7 +154,6 @@ export const system = {
     severityLabel: "Send",
     certificate: "CA certificate of the receiver (PEM)",
     certificateHelp: "Leave it empty if a public authority signed the receiver's certificate.",
-    certificateEnd: (letters: string) => `one that ends in ${letters}`,
     switchOn: "Enabled",
     test: "Send a test",
     testing: (name: string) => `Sending a test to ${name}`,

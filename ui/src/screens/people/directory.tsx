@@ -7,6 +7,7 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { directoryQuery } from "../../api/queries";
 import type { Directory as Settings } from "../../api/types";
+import { formatCertificate } from "../../format/certificate";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
@@ -28,6 +29,8 @@ function factsOf(settings: Settings): readonly Fact[] {
     [words.base, base],
     [words.filter, filter],
     [words.bindDn, settings.bind_dn ?? text.common.none],
+    [words.startTls, (settings.start_tls ?? true) ? text.common.yes : text.common.no],
+    [words.certificate, formatCertificate(settings.certificate)],
     ...rolesFacts(settings, words.groups),
   ];
 }

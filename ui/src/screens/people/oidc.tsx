@@ -6,6 +6,7 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { oidcQuery } from "../../api/queries";
 import type { Oidc as Settings } from "../../api/types";
+import { formatCertificate } from "../../format/certificate";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { LinesField, TextField } from "../../parts/field";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
@@ -26,6 +27,8 @@ function factsOf(settings: Settings): readonly Fact[] {
     [words.clientId, settings.client_id ?? ""],
     [words.claim, settings.claim ?? ""],
     [words.external, settings.external_url ?? text.common.none],
+    [words.scopes, (settings.scopes ?? []).join(", ") || text.common.none],
+    [words.certificate, formatCertificate(settings.certificate)],
     ...rolesFacts(settings, words.groups),
   ];
 }

@@ -7,6 +7,7 @@ import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { receiverQuery } from "../../api/queries";
 import type { Receiver, ReceiverSecret } from "../../api/types";
+import { formatCertificate } from "../../format/certificate";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
@@ -30,18 +31,13 @@ function pathOf(hook: Receiver) {
   return { path: { receiver_id: hook.id } };
 }
 
-/** The last characters of a certificate's signature: enough to distinguish two. */
-function endOf(certificate: string): string {
-  return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
-}
-
 /** Facts of a receiver that changed while the dialog was open. */
 function factsOf({ name, url, kind, severity, certificate, enabled, ...mail }: Receiver): readonly Fact[] {
   return [
     [words.name, name],
     [words.url, url],
     [words.severityLabel, words.severity[severity]],
-    [words.certificate, certificate == null ? text.common.unset : words.certificateEnd(endOf(certificate))],
+    [words.certificate, formatCertificate(certificate)],
     [words.switchOn, enabled ? text.common.yes : text.common.no],
     ...(kind === "email"
       ? ([

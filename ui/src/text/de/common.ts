@@ -58,6 +58,7 @@ export const common: Texts["common"] = {
   no: "Nein",
   none: "Keine",
   unset: "Nicht gesetzt",
+  certificateEnd: (letters) => `eines mit dem Ende ${letters}`,
   never: "Nie",
   copy: "Kopieren",
   copied: "Kopiert",

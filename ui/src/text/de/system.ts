@@ -149,7 +149,6 @@ export const system: Texts["system"] = {
     severityLabel: "Senden",
     certificate: "CA-Zertifikat des Empfängers (PEM)",
     certificateHelp: "Lassen Sie das Feld leer, wenn eine öffentliche CA das Zertifikat des Empfängers signiert hat.",
-    certificateEnd: (letters) => `eines mit dem Ende ${letters}`,
     switchOn: "Eingeschaltet",
     test: "Test senden",
     testing: (name) => `Test an ${name} wird gesendet`,
