@@ -10,10 +10,9 @@ import { OidcButton } from "./login-oidc";
 
 /** The page before the login; only addresses of this console. */
 function cameFrom(state: unknown): string {
-  if (typeof state !== "object" || state === null || !("from" in state)) return "/";
-  const { from } = state;
-  if (typeof from !== "object" || from === null || !("pathname" in from) || typeof from.pathname !== "string") return "/";
-  return from.pathname.startsWith("/") && !from.pathname.startsWith("//") ? from.pathname : "/";
+  const { pathname, search, hash } = (state as { from?: Record<string, unknown> } | null)?.from ?? {};
+  const address = [pathname, search, hash].filter((part) => typeof part === "string").join("");
+  return address.startsWith("/") && !address.startsWith("//") ? address : "/";
 }
 
 export function LoginScreen() {

@@ -5,11 +5,14 @@ import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
+import { asProblem } from "../../api/problem";
 import { totpQuery } from "../../api/queries";
 import type { Totp } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { CopyLines } from "../../parts/copy-lines";
 import { TextField } from "../../parts/field";
+import { Modal as ClosedByX } from "../../parts/patternfly";
+import { ProblemAlert } from "../../parts/problem-alert";
 import { QrCode } from "../../parts/qr-code";
 import { text } from "../../text";
 
@@ -25,10 +28,21 @@ interface Coded extends Closed {
 
 /** `codes`: new recovery codes. */
 export default function MyTotp({ codes, onCodes, onClose }: Coded & { readonly codes: readonly string[] | null }) {
-  const { data: totp } = useQuery(totpQuery);
+  const { data: totp, error } = useQuery(totpQuery);
   if (codes !== null) return <RecoveryCodes codes={codes} onClose={onClose} />;
-  if (totp === undefined) return null;
+  if (totp === undefined) return error && <Failed error={error} onClose={onClose} />;
   return totp.enabled ? <TurnOff totp={totp} onClose={onClose} /> : <TurnOn totp={totp} onCodes={onCodes} onClose={onClose} />;
+}
+
+function Failed({ error, onClose }: Closed & { readonly error: Error }) {
+  return (
+    <ClosedByX isOpen variant={ModalVariant.small} aria-labelledby="totp-failed" onClose={onClose}>
+      <ModalHeader title={text.common.user.totp} labelId="totp-failed" />
+      <ModalBody>
+        <ProblemAlert problem={asProblem(error)} reading />
+      </ModalBody>
+    </ClosedByX>
+  );
 }
 
 function TurnOn({ totp, onCodes, onClose }: Coded & { readonly totp: Totp }) {
