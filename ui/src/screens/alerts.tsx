@@ -100,7 +100,7 @@ function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
       (id: number) => {
         // The pressed button goes.
         document.getElementById(cellOf(id))?.focus();
-        void client.invalidateQueries({ queryKey: ["alerts"] });
+        for (const name of ["alerts", "status"]) void client.invalidateQueries({ queryKey: [name] });
       },
       [client],
     ),

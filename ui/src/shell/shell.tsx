@@ -146,9 +146,9 @@ function Top() {
                   <Badge to="/jobs" color="blue" label={text.common.runningJobs(status.active_jobs)} />
                 </ToolbarItem>
               )}
-              {status !== undefined && status.open_alerts > 0 && (
+              {status !== undefined && status.unacknowledged_alerts > 0 && (
                 <ToolbarItem>
-                  <Badge to="/alerts" color="orange" label={text.common.openAlerts(status.open_alerts)} />
+                  <Badge to="/alerts" color="orange" label={text.common.openAlerts(status.unacknowledged_alerts)} />
                 </ToolbarItem>
               )}
               <ToolbarItem>

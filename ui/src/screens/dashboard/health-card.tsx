@@ -17,7 +17,7 @@ const words = text.dashboard.health;
 /** No count: one fault can be a problem of the target, of the reconciliation and an alert. */
 function isTroubled(status: Status): boolean {
   const parts = [status.target.problem, status.storage_problem, status.reconcile_problem];
-  return parts.some((problem) => problem != null) || status.target.luns_failed > 0 || status.open_alerts > 0;
+  return parts.some((problem) => problem != null) || status.target.luns_failed > 0 || status.unacknowledged_alerts > 0;
 }
 
 export function HealthCard() {
