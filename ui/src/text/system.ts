@@ -57,7 +57,7 @@ export const system = {
     tooLarge: "The file is too large for a backup.",
     preview: "Preview changes",
     changes: "Changes",
-    noChanges: "None. The configuration equals the backup.",
+    noChanges: "None. The configuration is the same.",
     restoreSubmit: "Restore",
     restored: "The configuration was restored",
     renewKey: {

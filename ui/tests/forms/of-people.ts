@@ -346,9 +346,11 @@ export const system: readonly Form[] = [
     responses: { "/recovery": { ...recovery, active: true, reason: "the database is older than the copy on tank" } },
     open: ["Decide"],
     fill: { Configuration: "The copy on tank", "Recovery key": "a key" },
+    first: ["Preview changes", { changes: ["host esx9: added"] }],
     send: ["Use this configuration"],
-    sends: ["POST", "/recovery", { from_pool: "tank", keep: false, recovery_key: "a key" }],
+    sends: ["POST", "/recovery", { from_pool: "tank", keep: false, recovery_key: "a key", dry_run: false, force: false }],
     marks: { from_pool: "Configuration", recovery_key: "Recovery key" },
+    answer: { changes: [] },
     done: "Recovery mode has ended",
   },
   {

@@ -241,7 +241,9 @@ describe("a page", () => {
     await show("/system", { "/recovery": recovery });
     await press(newUser(), [text.system.recovery.decide]);
     const dialog = await until("no dialog", () => document.querySelector(".pf-v6-c-modal-box"));
-    service.answers = [{ status: 200, body: recovery }];
+    service.answers = [{ status: 200, body: { changes: [] } }];
+    await press(newUser(), [text.system.configuration.preview], dialog);
+    service.answers = [{ status: 200, body: { changes: [] } }];
     service.responses = {
       "/receivers": page({ ...receiver, name: "as before" }),
       "/settings/iscsi": { chap_required: false, target_chap_name: "target of before" },

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Backup and restore of the configuration, and its recovery key. */
 
-import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";
-import { useQueryClient } from "@tanstack/react-query";
+import { Button, FileUpload } from "@patternfly/react-core";
 import { useRef, useState } from "react";
 import { api, idempotent, unwrap } from "../../api/client";
-import { answerTo, type Answered } from "../../parts/answered";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { download } from "../../parts/download";
 import { SendDialog } from "../../parts/dialog";
@@ -13,8 +11,8 @@ import { describedBy, Field, TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
 import { SecretDialog } from "../../parts/secret";
 import { useSubmission } from "../../parts/use-submission";
-import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
+import { Changes, usePreview } from "./preview";
 
 const words = text.system.configuration;
 const LARGEST = 1_000_000;
@@ -106,14 +104,10 @@ interface Body {
   readonly force: boolean;
 }
 
-/** The first request is a dry run, whose changes are shown; the second restores. */
 function Restore({ onClose }: { readonly onClose: () => void }) {
-  const client = useQueryClient();
-  const notify = useToast();
   const [file, setFile] = useState<File | null>(null);
   const [backup, setBackup] = useState("");
   const [key, setKey] = useState("");
-  const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   const reading = useRef<File | null>(null);
   const { send, pending, problem, forget } = useSubmission((body: Body, id: string) =>
     unwrap(api.POST("/api/v1/recovery", { body, headers: idempotent(id) })),
@@ -121,24 +115,11 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
 
   const values = { file: backup, ...(key === "" ? {} : { recovery_key: key }) };
   const request = JSON.stringify(values);
-  // Changes of another file are discarded: only shown changes are restored.
-  const changes = answerTo(request, result);
-
-  async function submit(force: boolean): Promise<void> {
-    const preview = changes === null;
-    const answer = await send({ ...values, dry_run: preview, force });
-    if (answer === undefined) return;
-    if (preview) {
-      setResult({ request, answer: answer.changes });
-      return;
-    }
-    void client.invalidateQueries();
-    notify({ variant: "success", title: words.restored });
-    onClose();
-  }
+  const { changes, take, discard } = usePreview(request, words.restored, onClose);
+  const isDryRun = changes === null;
 
   function start(): void {
-    setResult(null);
+    discard();
     forget();
   }
 
@@ -157,14 +138,14 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
     <SendDialog
       title={words.restoreTitle}
       lead={words.restoreLead}
-      submit={changes === null ? words.preview : words.restoreSubmit}
-      danger={changes !== null}
+      submit={isDryRun ? words.preview : words.restoreSubmit}
+      danger={!isDryRun}
       ready={backup !== "" && changes?.length !== 0}
       pending={pending}
       problem={problem}
       knownFields={["file", "recovery_key"]}
       body={request}
-      onSubmit={(force) => void submit(force)}
+      onSubmit={(force) => void take(send({ ...values, dry_run: isDryRun, force }), isDryRun)}
       onClose={onClose}
     >
       <Field
@@ -199,20 +180,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
         }}
         problem={problem?.fields.get("recovery_key")}
       />
-      {changes !== null && (
-        <div role="status">
-          <strong>{words.changes}</strong>
-          {changes.length === 0 ? (
-            <p>{words.noChanges}</p>
-          ) : (
-            <List>
-              {changes.map((change) => (
-                <ListItem key={change}>{change}</ListItem>
-              ))}
-            </List>
-          )}
-        </div>
-      )}
+      {changes !== null && <Changes changes={changes} />}
     </SendDialog>
   );
 }

@@ -3,19 +3,21 @@
 
 import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { api } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { recoveryQuery } from "../../api/queries";
 import type { Recovery } from "../../api/types";
 import { formatWhole } from "../../format/number";
-import { ChangeDialog } from "../../parts/change-dialog";
+import { SendDialog } from "../../parts/dialog";
 import { ChoiceField, TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
 import { Alert } from "../../parts/patternfly";
+import { useSubmission } from "../../parts/use-submission";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
+import { Changes, usePreview } from "./preview";
 
 const words = text.system.recovery;
 
@@ -75,55 +77,62 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
 /** The database, as a choice next to names of pools: a pool cannot have this name. */
 const KEEP = "-";
 
+interface Body {
+  readonly from_pool: string | null;
+  readonly keep: boolean;
+  readonly recovery_key: string | null;
+  readonly dry_run: boolean;
+  readonly force: boolean;
+}
+
 function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly onClose: () => void }) {
   const pools = [...new Set(recovery.copies.map((copy) => copy.pool))];
   const [source, setSource] = useState(recovery.suggested ?? "");
   const [key, setKey] = useState("");
-  const client = useQueryClient();
+  const { send, pending, problem } = useSubmission((body: Body, id: string) =>
+    unwrap(api.POST("/api/v1/recovery", { body, headers: idempotent(id) })),
+  );
+  const keep = source === KEEP;
+  const values = { from_pool: keep ? null : source, keep, recovery_key: key === "" ? null : key };
+  const request = JSON.stringify(values);
+  const { changes, take } = usePreview(request, words.decided, onClose);
+  const isDryRun = !keep && changes === null;
   return (
-    <ChangeDialog
-      danger
+    <SendDialog
+      danger={!isDryRun}
       title={words.decideTitle}
       lead={words.decideLead}
-      submit={words.decideSubmit}
+      submit={isDryRun ? text.system.configuration.preview : words.decideSubmit}
       ready={source !== ""}
+      pending={pending}
+      problem={problem}
       knownFields={["from_pool", "recovery_key"]}
-      body={() => ({
-        from_pool: source === KEEP ? null : source,
-        keep: source === KEEP,
-        recovery_key: key === "" ? null : key,
-      })}
-      ask={(body, headers) => api.POST("/api/v1/recovery", { body, headers })}
-      changes={[]}
-      done={words.decided}
-      onDone={() => void client.invalidateQueries()}
+      body={request}
+      onSubmit={(force) => void take(send({ ...values, dry_run: isDryRun, force }), isDryRun)}
       onClose={onClose}
     >
-      {(problem) => (
-        <>
-          <ChoiceField
-            id="recovery-source"
-            label={words.source}
-            value={source}
-            options={[
-              ["", words.choose],
-              ...pools.map((pool) => [pool, words.fromPool(pool)] as const),
-              [KEEP, words.keep(recovery.generation)],
-            ]}
-            onChange={setSource}
-            problem={problem?.fields.get("from_pool")}
-            required
-          />
-          <TextField
-            id="recovery-key"
-            label={words.key}
-            help={words.keyHelp}
-            value={key}
-            onChange={setKey}
-            problem={problem?.fields.get("recovery_key")}
-          />
-        </>
-      )}
-    </ChangeDialog>
+      <ChoiceField
+        id="recovery-source"
+        label={words.source}
+        value={source}
+        options={[
+          ["", words.choose],
+          ...pools.map((pool) => [pool, words.fromPool(pool)] as const),
+          [KEEP, words.keep(recovery.generation)],
+        ]}
+        onChange={setSource}
+        problem={problem?.fields.get("from_pool")}
+        required
+      />
+      <TextField
+        id="recovery-key"
+        label={words.key}
+        help={words.keyHelp}
+        value={key}
+        onChange={setKey}
+        problem={problem?.fields.get("recovery_key")}
+      />
+      {changes !== null && <Changes changes={changes} />}
+    </SendDialog>
   );
 }

@@ -55,7 +55,7 @@ export const system: Texts["system"] = {
     tooLarge: "Die Datei ist zu groß für eine Sicherung.",
     preview: "Änderungen ansehen",
     changes: "Änderungen",
-    noChanges: "Keine. Die Konfiguration gleicht der Sicherung.",
+    noChanges: "Keine. Die Konfiguration ist dieselbe.",
     restoreSubmit: "Wiederherstellen",
     restored: "Die Konfiguration wurde wiederhergestellt",
     renewKey: {
