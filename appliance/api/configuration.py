@@ -30,7 +30,6 @@ def _state(call: Call) -> dict[str, object]:
         return {
             "active": row.recovery_reason is not None,
             "reason": row.recovery_reason,
-            "began_at": row.recovery_began_at,
             "installation": row.id,
             "generation": row.generation,
             "has_key": row.sealed_key is not None,

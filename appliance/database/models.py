@@ -40,7 +40,6 @@ class Installation(Base):
     recovery_seal: Mapped[str | None]
     recovery_reason: Mapped[str | None]
     """Why the appliance is in recovery mode; null if it is not."""
-    recovery_began_at: Mapped[float | None]
     decided_generation: Mapped[int] = mapped_column(default=0)
     """Generation at which an admin last ended recovery mode: copies up to it are older."""
 

@@ -28,8 +28,6 @@ _SEEN_SETTING = "hosts_seen"
 """The setting with the time at which each host was last seen, by identifier. An observation, not configuration."""
 _SEEN_STEP_S = 30
 """A smaller step is not stored. The worker notes hosts once a minute, and after each change."""
-OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
-"""ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096
 GROUPS = 256
 _IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9._:-]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")

@@ -5,7 +5,6 @@ The database records each copy before it is written. A copy of this installation
 newer, or comes from another state: the database is outdated. Then the appliance is in recovery mode, until an admin decides.
 """
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -90,10 +89,7 @@ def suggested(copies: Iterable[PoolCopy]) -> str | None:
 
 
 def enter(session: Session, why: str) -> None:
-    row = installation(session)
-    if row.recovery_reason is None:
-        row.recovery_began_at = time.time()
-    row.recovery_reason = why
+    installation(session).recovery_reason = why
     update_alerts(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
 
 
@@ -194,7 +190,7 @@ def end_recovery(session: Session, copies: Iterable[PoolCopy], snapshots: Iterab
     session.refresh(row)  # triggers have counted
     highest = max((copy.copy.header.generation for copy in copies if copy.copy.header.installation == row.id), default=0)
     row.generation = row.decided_generation = max(row.generation, highest) + 1
-    row.recovery_reason = row.recovery_began_at = None
+    row.recovery_reason = None
     for job in jobs.active(session):  # of a time that the pools have left
         jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_NOT_BEGUN)), "left": None})
     update_alerts(session, AREA, [])

@@ -54,7 +54,6 @@ class RecoveryResponse(Answer):
 
     active: bool
     reason: str | None
-    began_at: float | None
     installation: str
     generation: int
     """Generation of the configuration in the database: each change increases it."""

@@ -10,6 +10,7 @@ from appliance.domain.fields import Identifier, Model, Name, Time
 from appliance.domain.hosts import Addresses, ChapCreate, Iqns
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
+"""ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 
 
 class HostResponse(Versioned):
