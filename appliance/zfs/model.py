@@ -107,7 +107,6 @@ class Vdev:
     checksum_errors: int = 0
     trim: str = ""
     """TRIM state of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
-    trim_progress: float = 0.0
     """From 0 to 1."""
     was: str | None = None
     """Former path of a missing device."""
@@ -175,7 +174,6 @@ class Pool:
     """Space of cloned blocks, counted once."""
     bclone_saved: int = 0
     """Space that cloning saves."""
-    bclone_ratio: float = 1.0
     features: Mapping[str, FeatureState] = field(default_factory=dict)
     autotrim: bool = False
     of_the_system: bool = False

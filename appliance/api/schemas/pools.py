@@ -25,7 +25,6 @@ class VdevResponse(Answer):
     checksum_errors: int
     trim: Literal["", "active", "suspended", "canceled", "complete"]
     """Empty for a device that was never trimmed, or can't be."""
-    trim_progress: float
     vdevs: list[VdevResponse] = []
 
 
@@ -46,7 +45,7 @@ class PoolResponse(Versioned):
     MEASURED = frozenset(
         {
             "health", "size", "allocated", "free", "available", "fragmentation", "readonly", "error_count", "status", "action",
-            "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio", "used_percent",
+            "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "used_percent",
         }
     )  # fmt: skip
     name: str
@@ -75,7 +74,6 @@ class PoolResponse(Versioned):
     """The pool has the running system, so the appliance never changes it."""
     bclone_used: Bytes
     bclone_saved: Bytes
-    bclone_ratio: float
     warning_percent: int
     """Percentage used at which an alert is raised and hosts get a warning."""
     critical_percent: int

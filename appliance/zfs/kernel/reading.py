@@ -78,13 +78,6 @@ def _dataset(name: str, entry: Json, text: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def ratio(text: str) -> float:
-    try:
-        return float(text.removesuffix("x"))
-    except ValueError:
-        return 1.0
-
-
 def _encryption(name: str, text: dict[str, str]) -> Encryption | None:
     algorithm = text.get("encryption", "off")
     if algorithm in {"off", "-"}:
@@ -158,7 +151,6 @@ def _vdev(name: str, entry: Json, role: Role) -> Vdev:
         allocated=number(entry.get("alloc_space")),
         **{name: number(entry.get(name)) for name in ("read_errors", "write_errors", "checksum_errors")},
         trim=_trim(entry),
-        trim_progress=min(1.0, number(entry.get("trimmed")) / max(1, number(entry.get("to_trim")))),
         was=cast("str | None", entry.get("was")),
         vdevs=below,
     )
@@ -206,7 +198,6 @@ def pool(name: str, status: Json, listed: Json) -> Pool:
         action=" ".join(str(status.get("action", "")).split()),
         scan=_scan(status.get("scan_stats")),
         vdevs=tuple(_vdevs(status)),
-        bclone_ratio=ratio(text.get("bcloneratio", "1.00")),
         features={key: FeatureState(value) for key, value in features.items() if value in set(FeatureState)},
         **_numbers(text, "size", "allocated", "free", "fragmentation", "ashift", "bclone_used", "bclone_saved"),
     )

@@ -141,7 +141,6 @@ class Pools(Datasets):
             + tuple(self._report_spare(pool, s) for s in pool.spares),
             bclone_used=used,
             bclone_saved=saved,
-            bclone_ratio=round((used + saved) / used, 2) if used else 1.0,
             features=dict(pool.features),
         )
 

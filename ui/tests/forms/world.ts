@@ -37,12 +37,12 @@ export const session: Api.Session = {
 const device = (path: string): Api.Vdev => ({
   ...{ name: path, guid: `guid of ${path}`, kind: "disk", role: "data", health: "ONLINE", path, vdevs: [] },
   ...{ size: bytes(4096n), allocated: bytes(1n), read_errors: 0, write_errors: 0, checksum_errors: 0, note: "" },
-  ...{ trim: "", trim_progress: 0 },
+  ...{ trim: "" },
 });
 export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
   ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), available: bytes(3904n), fragmentation: 1, scan: null },
-  ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, used_percent: 1, warning_percent: 80, critical_percent: 90 },
+  ...{ bclone_used: "0", bclone_saved: "0", used_percent: 1, warning_percent: 80, critical_percent: 90 },
   ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],
 };
@@ -204,7 +204,7 @@ const network: Api.Network = {
   ],
 };
 export const recovery: Api.Recovery = {
-  ...{ active: false, reason: null, began_at: null, installation: "one", generation: 7, has_key: true, suggested: null },
+  ...{ active: false, reason: null, installation: "one", generation: 7, has_key: true, suggested: null },
   copies: [
     {
       pool: "tank",
