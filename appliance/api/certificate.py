@@ -197,7 +197,7 @@ def main(folder: Path, *uploads: Path) -> None:
         try:
             take(folder, directory)
         except OSError as error:  # the present certificate serves
-            print(f"an uploaded certificate waits for the next reload: {error}", flush=True)
+            print(f"an uploaded certificate waits: {error}. Make room, then run: systemctl reload zvaai-frontend", flush=True)
     print(f"the certificate has the SHA-256 fingerprint {ensure(folder)}", flush=True)
 
 

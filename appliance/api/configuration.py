@@ -46,18 +46,19 @@ def recover(call: Call, body: schemas.RecoverUpdate) -> schemas.RecoverResponse:
     """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles.
 
     A copy replaces the whole configuration, with all users. Only the caller's user, role and password stay. In recovery mode,
-    jobs that have not ended fail.
+    jobs that have not begun fail, also those of an older database.
     """
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
     if body.keep and body.dry_run:
         raise InvalidError("dry_run", "to keep the database changes no configuration, but ends recovery mode")
     changes: list[str] = []
+    at_work = call.worker.executor.is_at_work
     if body.keep:
-        call.context.recovery.keep()
+        call.context.recovery.keep(at_work)
     else:
         source = (body.from_pool, body.file, body.recovery_key, call.who.user_id)
-        changes = call.context.recovery.take(*source, dry_run=body.dry_run, force=body.force)
+        changes = call.context.recovery.take(*source, at_work, dry_run=body.dry_run, force=body.force)
     call.worker.scheduler.request()
     return schemas.RecoverResponse.model_validate({**_state(call), "changes": changes})
 

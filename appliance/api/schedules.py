@@ -49,7 +49,7 @@ def read_schedule(call: Call, session: Session, schedule_id: str) -> ScheduleRes
 
 @resource.operation("PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", matches=True)
 def change_schedule(call: Call, schedule_id: str, body: schedules.ScheduleUpdate) -> ScheduleResponse:
-    """Changes the given fields. Only an admin may lower what it retains or protects, or shorten its interval."""
+    """Changes the given fields. Only an admin may change its time, shorten its interval, or lower what it retains or protects."""
     if body.datastores is not None:
         with call.context.store.reading() as session:
             schedules.schedule(session, schedule_id)

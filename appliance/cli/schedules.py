@@ -136,7 +136,7 @@ def change_schedule(
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Repeat for several.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
-    """Change a schedule. Only an admin may change its time, or lower what it retains or protects.
+    """Change a schedule. Only an admin may change its time, shorten its interval, or lower what it retains or protects.
 
     A paused schedule takes and deletes no snapshots.
     """

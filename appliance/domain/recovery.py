@@ -5,7 +5,7 @@ The database records each copy before it is written. A copy of this installation
 newer, or comes from another state: the database is outdated. Then the appliance is in recovery mode, until an admin decides.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
@@ -129,13 +129,14 @@ def take(
     snapshots: Iterable[Snapshot],
     caller: str,
     using: Using | None,
+    at_work: Callable[[str], bool],
 ) -> list[str]:
     """Replaces the configuration and the installation by those of a copy, in the caller's transaction. Returns the changes as
     text.
 
-    The deciding admin's user, role and password do not change. In recovery mode, jobs of the database fail. Otherwise a running
-    job is a conflict, and so are hosts that use datastores which they would lose; with `using` of None these are ignored. Raises
-    ConflictError, InvalidError.
+    The deciding admin's user, role and password do not change. In recovery mode, jobs that are not `at_work` fail. Otherwise a
+    running job is a conflict, and so are hosts that use datastores which they would lose; with `using` of None these are ignored.
+    Raises ConflictError, InvalidError.
     """
     active = jobs.active(session)
     if active and not is_active(session):
@@ -153,7 +154,7 @@ def take(
     if row.id != header.installation or row.generation < header.generation:
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
-    end_recovery(session, copies, snapshots)
+    end_recovery(session, copies, snapshots, at_work)
     return configuration.differences(before, configuration.collect(session, seal))
 
 
@@ -180,9 +181,11 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     return sees
 
 
-def end_recovery(session: Session, copies: Iterable[PoolCopy], snapshots: Iterable[Snapshot]) -> None:
+def end_recovery(
+    session: Session, copies: Iterable[PoolCopy], snapshots: Iterable[Snapshot], at_work: Callable[[str], bool]
+) -> None:
     """This database is right: its next copy is higher than all that pools have of it. Its schedules destroy none of `snapshots`
-    at once.
+    at once. Its jobs fail, unless this worker has begun them.
     """
     schedules.update_paused(session, snapshots)
     row = installation(session)
@@ -192,5 +195,6 @@ def end_recovery(session: Session, copies: Iterable[PoolCopy], snapshots: Iterab
     row.generation = row.decided_generation = max(row.generation, highest) + 1
     row.recovery_reason = None
     for job in jobs.active(session):  # of a time that the pools have left
-        jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_NOT_BEGUN)), "left": None})
+        if not at_work(job.id):
+            jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_NOT_BEGUN)), "left": None})
     update_alerts(session, AREA, [])

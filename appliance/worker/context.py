@@ -60,9 +60,17 @@ class ConfigurationRecovery(Protocol):
     def stop(self) -> None: ...
     def pool_copies(self, session: Session) -> list[PoolCopy]: ...
     def backup(self) -> Copy: ...
-    def keep(self) -> None: ...
+    def keep(self, at_work: Callable[[str], bool]) -> None: ...
     def take(
-        self, pool: str | None, file: str | None, recovery_key: str | None, caller: str, *, dry_run: bool, force: bool
+        self,
+        pool: str | None,
+        file: str | None,
+        recovery_key: str | None,
+        caller: str,
+        at_work: Callable[[str], bool],
+        *,
+        dry_run: bool,
+        force: bool,
     ) -> list[str]: ...
 
 

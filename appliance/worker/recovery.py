@@ -258,19 +258,30 @@ class Recovery:
             raise ConflictError("there is no recovery key yet; create one: zvaai configuration recovery-key")
         return copy
 
-    def keep(self) -> None:
-        """The database is right. Raises ConflictError."""
+    def keep(self, at_work: Callable[[str], bool]) -> None:
+        """The database is right. `at_work`: whether a job has a thread. Raises ConflictError."""
         with self._context.reconciling.lock:
             with self._context.store.session() as session:
                 if not recovery.is_active(session):
                     raise ConflictError("the appliance is not in recovery mode")
-                recovery.end_recovery(session, self.pool_copies(session), self._context.inventory.snapshots)
+                copies = self.pool_copies(session)
+                recovery.end_recovery(session, copies, self._context.inventory.snapshots, at_work)
             self._decided()
 
     def take(
-        self, pool: str | None, file: str | None, recovery_key: str | None, caller: str, *, dry_run: bool, force: bool
+        self,
+        pool: str | None,
+        file: str | None,
+        recovery_key: str | None,
+        caller: str,
+        at_work: Callable[[str], bool],
+        *,
+        dry_run: bool,
+        force: bool,
     ) -> list[str]:
-        """Takes the configuration of a pool's copy, or of a file; the changes in words. Raises DomainError."""
+        """Takes the configuration of a pool's copy, or of a file; the changes in words. `at_work` as in `keep`. Raises
+        DomainError.
+        """
         context = self._context
         # In recovery mode the served state does not change, regardless of the database.
         using = None if force or self.active else self._using()
@@ -284,7 +295,7 @@ class Recovery:
             try:
                 with context.store.session() as session:
                     changes = recovery.take(
-                        session, context.seal, chosen, opened, copies, context.inventory.snapshots, caller, using
+                        session, context.seal, chosen, opened, copies, context.inventory.snapshots, caller, using, at_work
                     )
                     if dry_run:
                         raise _DryRunError

@@ -542,8 +542,8 @@ def test_a_crash_between_a_change_and_its_copies_needs_no_decision(
     sealed.copied()
 
 
-@pytest.mark.parametrize("decision", [{"from_pool": "tank"}, {"keep": True}])
-def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed, decision: dict[str, Any]) -> None:
+def with_an_older_job(sealed: Sealed) -> str:
+    """In recovery mode, with a queued job that deletes the datastore; its identifier."""
     appliance = sealed.appliance
     appliance.service.executor.stop()
     answer = appliance.request("DELETE", f"/datastores/{sealed.store}")
@@ -558,8 +558,21 @@ def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed, decision: dict[
     sealed.put_back()
     sealed.check_needs_decision(before)
     assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "queued"
+    return str(answer.json["id"])
+
+
+def test_a_job_at_work_continues_after_the_decision(sealed: Sealed) -> None:
+    job = with_an_older_job(sealed)
+    sealed.appliance.service.context.recovery.keep(lambda at_work: at_work == job)
+    sealed.appliance.request("POST", "/reconcile")
+    assert sealed.appliance.ended(job)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("decision", [{"from_pool": "tank"}, {"keep": True}])
+def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed, decision: dict[str, Any]) -> None:
+    identifier, appliance = with_an_older_job(sealed), sealed.appliance
     sealed.recover(**decision)
-    job = appliance.ended(answer.json["id"])
+    job = appliance.ended(identifier)
     assert job["state"] == "failed" and "before the recovery" in str(job["problem"])
     assert appliance.get(f"/datastores/{sealed.store}")["state"] == "active"
 
