@@ -143,6 +143,8 @@ def test_if_the_new_target_does_not_start_the_old_one_serves(
         assert "the previous version serves" in said, said
         serving = server.run("readlink /proc/$(systemctl show -P MainPID zvaai-target)/exe").strip()
         assert serving == "/usr/lib/zvaai/previous/zvaai-target"
+        server.run(f"systemctl start {' '.join(APPLIANCE)} zvaai-api.socket", 180, check=False)  # as at a reboot
+        assert server.run(f"systemctl is-active {' '.join(APPLIANCE)}", check=False).split() == ["inactive"] * 2
         report_line(f"a target that does not start: {waited}")
     publish(site, f"{built}+4")
     get(server, f"{built}+4")
@@ -166,6 +168,19 @@ def test_nfs_is_served_with_debians_library_after_its_update(server: Machine) ->
         interruptions(writers, server)
     server.run(f"truncate --size {size} {LIBRARY}; systemctl restart nfs-ganesha", 180)
     wait_for(lambda: not alert(), "the alert is cleared", 180)
+
+
+def test_an_nfs_server_that_does_not_start_fails_the_upgrade(server: Machine, site: Path, built: str) -> None:
+    def without_its_fsal(name: str, tree: Path) -> None:
+        if name == "zvaai-nfs":
+            (tree / "usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so").write_bytes(b"")
+
+    publish(site, f"{built}+4.1", without_its_fsal)
+    said = get(server, f"{built}+4.1", check=False)
+    assert "the NFS server does not start" in said and "returned an error code" in said, said
+    publish(site, f"{built}+4.2")
+    get(server, f"{built}+4.2")
+    assert versions(server) == installed(f"{built}+4.2") and failed_units(server) == []
 
 
 def test_an_upgrade_continues_after_a_power_cut(
