@@ -35,8 +35,8 @@ from appliance.api import certificate
 from appliance.api.events import STREAMS
 
 THREADS = 12
-MOST_OF_ONE = 24
-"""Concurrent requests per address, as in nginx.conf."""
+MOST_OF_ONE, MOST_FILES_OF_ONE = 24, 200
+"""Concurrent requests and files per address, as in nginx.conf."""
 HEALTH = b"GET /api/v1/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 DOCUMENT = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 BODY = b"POST /api/v1/hosts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
@@ -54,6 +54,7 @@ class ServiceStack(Frontend):
             "index.html": PAGE,
             "assets/main-abc.js": SCRIPT,
             "assets/main-abc.js.gz": gzip.compress(SCRIPT, mtime=0),
+            "assets/large-abc.js": b"x" * (8 << 20),
             "notes.unknown": b"of no known kind",
             "../secret.txt": b"not of the site",
         }.items():
@@ -259,6 +260,20 @@ def test_one_address_cannot_take_all_requests(service: ServiceStack) -> None:
     for connection in held:
         connection.close()
     wait_for(lambda: service.healthy("127.0.5.1"), "requests are admitted again")
+
+
+def test_slow_readers_of_files_do_not_shut_others_out(service: ServiceStack) -> None:
+    large = b"GET /assets/large-abc.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    held = [service.slow_reader("127.0.6.1") for _ in range(MOST_FILES_OF_ONE)]
+    for connection in held:
+        connection.sendall(large)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    with service.tls("127.0.6.1") as surplus:
+        surplus.sendall(large)
+        assert surplus.recv(12) == b"HTTP/1.1 429"
+    assert service.healthy("127.0.6.1") and service.healthy("127.0.0.9")
+    for connection in held:
+        connection.close()
 
 
 @pytest.mark.parametrize(
