@@ -144,6 +144,7 @@ class Direct:
 
     def __init__(self, server: WorkerServer) -> None:
         self._server = server
+        self._streams: list[tuple[socket.socket, threading.Thread]] = []
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
         try:
@@ -159,8 +160,19 @@ class Direct:
         if isinstance(outcome.content, Path):
             return reply, os.open(outcome.content, os.O_RDONLY)
         ours, theirs = socket.socketpair()
-        threading.Thread(target=feed, args=(ours, outcome.content), daemon=True).start()
+        thread = threading.Thread(target=feed, args=(ours, outcome.content), daemon=True)
+        self._streams.append((ours, thread))
+        thread.start()
         return reply, theirs.detach()
+
+    def close(self, store: Store) -> None:
+        """Ends the streams, which read the database."""
+        for stream, _ in self._streams:
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+        store.wake()
+        for _, thread in self._streams:
+            thread.join()
 
 
 @cache
@@ -227,7 +239,8 @@ def running(
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     service.start()
-    appliance = Appliance(configuration, storage, control, nfs, service, _application(Direct(server)), server=server)
+    direct = Direct(server)
+    appliance = Appliance(configuration, storage, control, nfs, service, _application(direct), server=server)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())
@@ -240,4 +253,5 @@ def running(
         server.shutdown()
         server.server_close()
         appliance.service.stop()
+        direct.close(store)
         store.close()

@@ -39,6 +39,7 @@ class Link:
 @contextlib.contextmanager
 def links(count: int) -> Iterator[list[Link]]:
     """The namespace NAMESPACE with `count` links to it."""
+    subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False, stderr=subprocess.DEVNULL)  # of a run that was killed
     run("ip", "netns", "add", NAMESPACE)
     made: list[Link] = []
     try:

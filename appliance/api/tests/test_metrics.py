@@ -179,6 +179,7 @@ def test_without_the_worker(tmp_path: Path) -> None:
 def test_ready_and_not(appliance: Appliance) -> None:
     assert appliance.request("GET", "/health/ready", role="").json == {"status": "ok"}
     database = appliance.configuration.database
+    appliance.service.stop()  # its threads open the database too
     appliance.store.engine.dispose()
     for file in database.parent.glob(f"{database.name}*"):
         file.rename(file.with_name(f"hidden-{file.name}"))

@@ -156,8 +156,8 @@ def test_a_host_has_the_time_at_which_it_was_last_seen(zvaai: Command) -> None:
     target, service = zvaai.appliance.target, zvaai.appliance.service
     assert isinstance(target, TargetSimulator)
     name = zvaai.appliance.target_name
-    target.logged_in = [LoggedIn(ESX, name, "192.0.2.9:51000", "192.0.2.1:3260", 1_795_262_400, None)]
     service.periodic.now = lambda: 1_795_262_400
+    target.logged_in = [LoggedIn(ESX, name, "192.0.2.9:51000", "192.0.2.1:3260", 1_795_262_400, None)]
     service.periodic.hosts()
     assert shown() == ("2026-11-21T12:00:00.000Z", "2026-11-21T12:00:00.000Z")
 

@@ -180,6 +180,7 @@ def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, report_li
         source, destination = volume(size, filled=size), volume(size, filled=size)
         data = random_blocks(MIB)
         with opened(source, os.O_RDWR | os.O_DIRECT) as fd, opened(destination, os.O_RDONLY):
+            run("zpool", "sync")  # the time of the next transaction group begins
             for at in range(dirty):
                 write_direct(fd, data, at * 2 * MIB)
             began = time.monotonic()
