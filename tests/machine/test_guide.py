@@ -53,6 +53,7 @@ ELSEWHERE = {
 UNTRIED = {
     "apt install dkms mokutil && dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub": "for servers with Secure Boot",
     "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
+    "systemctl enable --now nfs-server": "the same, after the removal",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
 """Commands that no test runs, and why."""
