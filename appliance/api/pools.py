@@ -26,9 +26,11 @@ def list_pools(call: Call, query: ListQuery) -> Page[schemas.PoolResponse]:
 
 def _shown(pool: Pool, limits: Thresholds, root: Filesystem | None) -> schemas.PoolResponse:
     values = {field.name: getattr(pool, field.name) for field in fields(pool)}
-    values |= {"upgradable": pool.upgradable, "available": root.space.available if root else None}
-    values |= {"used_percent": fullness(pool, root)[0]}
-    return schemas.PoolResponse.model_validate(values | {"warning_percent": limits.warning, "critical_percent": limits.critical})
+    values |= {
+        "upgradable": pool.upgradable, "available": root.space.available if root else None,
+        "used_percent": fullness(pool, root)[0], "warning_percent": limits.warning, "critical_percent": limits.critical,
+    }  # fmt: skip
+    return schemas.PoolResponse.model_validate(values)
 
 
 @resource.operation("GET", "/pools/<name>", role=Role.VIEWER)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classes that several threads convert for the first time."""
 
+import signal
 import subprocess
 import sys
 
@@ -39,4 +40,4 @@ def test_threads_may_convert_to_a_class_for_the_first_time() -> None:
 
 def test_msgspec_alone_crashes_then() -> None:
     """If this fails, Debian has a msgspec without the fault, and appliance/decoding.py can go."""
-    assert any(exit_code("msgspec.convert", 2000) != 0 for _ in range(5))
+    assert any(exit_code("msgspec.convert", 2000) in (-signal.SIGSEGV, -signal.SIGABRT) for _ in range(5))
