@@ -87,11 +87,10 @@ class _Families(Collector):
 
 @resource.operation("GET", "/metrics", role=Role.VIEWER, media=CONTENT_TYPE_LATEST.split(";", 1)[0])
 def read_metrics(call: Call) -> Response:
-    """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
+    """Prometheus metrics in the text format. While OpenZFS, the target or NFS is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)
     context, reconciling = call.context, call.context.reconciling
-    families.gauge("worker_up", "Whether the worker answers.", 1)
     in_order = reconciling.problem is None
     families.gauge("reconcile_ok", "Whether the data planes served the desired state at the last reconcile.", in_order)
     families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", reconciling.at)

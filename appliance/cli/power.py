@@ -25,7 +25,7 @@ def _end(run: Run, action: str, question: str, yes: bool) -> None:
 
 @power.command("reboot", "--yes")
 def reboot(run: Run, yes: Yes = False) -> None:
-    """Reboot the server. Prompts for your password. Hosts wait until it serves again.
+    """Reboot the server. Prompts for your password. Shut down the VMs of the hosts first: ESXi waits 140 s for a disk.
 
     If standard input is not a terminal, the password is read from it.
     """

@@ -191,6 +191,7 @@ def test_snapshots_and_schedules(server: Machine) -> None:
     GUIDE.run(server, f"zvaai schedule create hourly vmfs1 nfs1 --every 1h --tiers {zone}")
     GUIDE.run(server, f"zvaai schedule create nightly vmfs1 --every 1d --at 22:00 {zone} --daily 30 --protect 7d")
     GUIDE.run(server, f"zvaai schedule scrub monthly tank --every 28d --at 02:00 {zone}")
+    GUIDE.run(server, "zfs set org.debian:periodic-scrub=disable tank")
     assert "22:00" in GUIDE.run(server, "zvaai schedule show nightly")
     GUIDE.run(server, "zvaai schedule change hourly --disable")
     GUIDE.run(server, "zvaai schedule change hourly --enable")
