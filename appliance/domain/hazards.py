@@ -9,7 +9,7 @@ from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 
-SYNC, QUEUE, CERTIFICATE, DISK = "sync", "queue", "certificate", "disk"
+SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK = "sync", "queue", "certificate", "system-disk"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -47,7 +47,8 @@ def of_system_disk(folder: Path, free: int) -> list[Finding]:
         return []
     text = f"The file system of {folder} has {free >> 20} MiB left. Without space zvaai can store no change, and send no alert"
     severity = "critical" if free < CRITICAL_BYTES else "warning"
-    return [Finding(f"{DISK}:free", severity, "appliance", text, f"Find what fills it: df {folder}; journalctl --disk-usage")]
+    remedy = f"Find what fills it: df {folder}; journalctl --disk-usage"
+    return [Finding(f"{SYSTEM_DISK}:free", severity, "appliance", text, remedy)]
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

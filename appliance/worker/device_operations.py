@@ -127,11 +127,13 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
 
     def plan(self, context: Context, request: requests.DeviceUpdate) -> DevicePlan:
         pool = find_pool(context, request.pool)
-        if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
-            device = find_device(pool, request.device)
+        name = request.device
+        if name not in {known for vdev in pool.vdevs for known in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
+            device = find_device(pool, name)
+            name = str(device.guid)
             if request.action == "offline":
                 check_offline(pool, device)
-        plan = DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
+        plan = DevicePlan(**of_pool(pool.name), device=name, action=request.action)
         # A job that hangs in a suspended pool ends only after `clear`, which waits for none.
         return replace(plan, subject=f"{plan.subject}/clear", pools=()) if request.action == "clear" else plan
 

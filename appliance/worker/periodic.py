@@ -57,7 +57,7 @@ class Periodic:
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         folder = self._context.configuration.state_directory
-        self._context.alerts.update(hazards.DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
+        self._context.alerts.update(hazards.SYSTEM_DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
         with self._context.store.session() as session:
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):

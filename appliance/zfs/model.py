@@ -107,7 +107,6 @@ class Vdev:
     checksum_errors: int = 0
     trim: str = ""
     """TRIM state of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
-    """From 0 to 1."""
     was: str | None = None
     """Former path of a missing device."""
     vdevs: tuple[Vdev, ...] = ()

@@ -10,8 +10,9 @@ from simulators.appliance import Appliance
 from simulators.target import TargetSimulator
 
 from appliance.api import certificate as maker
-from appliance.domain import hazards
+from appliance.domain import disks, hazards
 from appliance.domain.certificate import Certificate, describe
+from appliance.zfs.model import DiskHealth
 
 
 def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:
@@ -49,8 +50,16 @@ def test_a_full_system_disk_is_an_alert_while_one_can_be_sent(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, free: int, severity: str | None
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=free))
-    raised = alerts(appliance, hazards.DISK)
+    raised = alerts(appliance, hazards.SYSTEM_DISK)
     assert [alert["severity"] for alert in raised] == ([severity] if severity else [])
+
+
+def test_the_check_of_the_system_disk_ends_no_alert_of_another_disk(appliance: Appliance) -> None:
+    disk = appliance.simulator.disks()[0]
+    appliance.simulator.smart[disk.path] = DiskHealth(available=True, passed=False)
+    appliance.service.watch.read_disks()
+    for _ in range(3):
+        assert len(alerts(appliance, disks.AREA)) == 1
 
 
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])

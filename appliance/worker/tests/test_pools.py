@@ -73,6 +73,17 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     assert refused.status_code == 409 and refused.json is not None and new in refused.json["detail"], "the last copy"
 
 
+def test_a_whole_disk_is_changed_by_its_name(appliance: Appliance) -> None:
+    """OpenZFS shows the partition that it created on it."""
+    disks = ["/dev/disk/by-id/ata-A", "/dev/disk/by-id/ata-B"]
+    for disk in disks:
+        appliance.simulator.add_disk(f"{disk}-part1", 1 << 40)
+    appliance.job("POST", "/pools", {"name": "whole", "vdevs": [mirror(*(f"{disk}-part1" for disk in disks))]})
+    for action, health in (("offline", "DEGRADED"), ("clear", "DEGRADED"), ("online", "ONLINE")):
+        appliance.job("POST", "/pools/whole/device", {"device": disks[0], "action": action})
+        assert appliance.get("/pools/whole")["health"] == health
+
+
 def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
     """It has the path of the old one: the GUID decides, and no job succeeds without effect."""
     old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]
