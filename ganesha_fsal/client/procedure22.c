@@ -215,7 +215,8 @@ static enum vaainas_error client_poll_until_done(struct vaainas_session *session
             return error;
         if (error == VAAINAS_OK) {
             failing = 0;
-            if (result.clone_offset != *done) {
+            /* A clone that waits for its turn has not begun, so it is not stuck. */
+            if (result.clone_offset != *done || result.clone_flag == PROCEDURE22_STARTED) {
                 *done = result.clone_offset;
                 moved = time(NULL);
             }
