@@ -147,7 +147,7 @@ def _pool(families: _Families, pool: Pool, stores: list[Datastore]) -> None:
             "pool_scan_end_timestamp_seconds", "When the last one ended; 0 for never.", ended, pool=name, function=function
         )
         families.gauge("pool_scan_errors", "That the last one could not repair.", scan.errors, pool=name, function=function)
-    for device in (leaf for vdev in pool.vdevs for leaf in vdev.devices()):
+    for device in pool.devices():
         label = device.path or device.was or device.name
         families.gauge("device_online", "Whether the device is.", device.health in ("ONLINE", "AVAIL", "INUSE"),
                        pool=name, device=label)  # fmt: skip

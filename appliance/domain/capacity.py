@@ -113,7 +113,7 @@ def findings(
         if severity := _severity(percent, limit, opened.get(key)):
             findings.append(Finding(key, severity, pool.name, text, ROOM_REMEDY))
         # Faults of its devices and data are reported by pool_health.
-        by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
+        by_devices = any(leaf.health not in FINE for leaf in pool.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
             severity = "warning" if pool.health == "DEGRADED" else "critical"
             findings.append(

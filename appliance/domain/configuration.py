@@ -16,9 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from appliance.database.generation import SETTINGS, STATE, TABLES, TARGET
-from appliance.database.models import Base, Host, LoginSession, Schedule, Setting, User
-from appliance.domain import hosts, logins, schedule_times
+from appliance.database.models import Base, Host, LoginSession, Receiver, Schedule, Setting, User
+from appliance.domain import hosts, logins, receivers, schedule_times
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.journal import update_alerts
 from appliance.domain.secrets import Seal, SealedError
 
 type Content = dict[str, list[dict[str, Any]]]
@@ -92,6 +93,8 @@ def replace(session: Session, seal: Seal, content: Content, caller: str) -> None
 
 def _replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
     admin = session.get_one(User, caller)
+    areas = [area for key in session.scalars(select(Schedule.id)) for area in (f"schedule-{key}", f"schedule-missing-{key}")]
+    areas += [receivers.area(key) for key in session.scalars(select(Receiver.id))]
     users = [row for row in content["users"] if row["id"] != admin.id and row["name"] != admin.name]
     passwords = {row["id"]: row["password_hash"] for row in users if not row["disabled"]}
     ended = [
@@ -122,6 +125,8 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
             logins.write(session, seal, row["name"], row["value"])
         else:
             session.merge(Setting(name=row["name"], value=row["value"]))
+    for area in areas:  # what is still true comes back
+        update_alerts(session, area, [])
     # The target is given each CHAP secret again. A schedule that is new here runs when it is due, not at once.
     session.execute(update(Host).values(chap_revision=Host.chap_revision + 1))
     session.execute(update(Schedule).where(Schedule.attempted_at.is_(None)).values(attempted_at=time.time()))

@@ -89,10 +89,12 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:
         findings.append(Finding(f"{AREA}:{what}:{identity(disk)}", severity, path, f"disk {name}{whose} {text}", remedy))
 
-    if health.passed is False:
-        add("failing", "critical", "says by SMART that it fails")
+    if health.critical_warning == NVME_TEMPERATURE:  # smartctl then says that the disk fails
+        add("temperature", "warning", "is outside the limits of its temperature", "check the fans")
     elif health.critical_warning:
         add("failing", "critical", f"warns: {', '.join(nvme_warnings(health.critical_warning))}")
+    elif health.passed is False:
+        add("failing", "critical", "says by SMART that it fails")
     for what, count, text in (
         ("pending", health.pending, "sectors that it can't read"),
         ("reallocated", health.reallocated, "sectors that it has put elsewhere"),
@@ -104,7 +106,7 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
         add("wear", "critical" if health.wear >= WORN_OUT else "warning", f"has used {health.wear} % of its life")
     if health.spare is not None and health.spare_limit is not None and health.spare < health.spare_limit:
         add("spare", "critical", f"has {health.spare} % of its spare blocks left, and should have {health.spare_limit} %")
-    if health.temperature is not None:
+    if health.temperature is not None and health.spare is None:  # an NVMe disk knows its limit
         limit = health.temperature_limit or HOT
         was = f"{AREA}:temperature:{identity(disk)}" in hot
         if health.temperature >= limit - (HOT - COOL if was else 0):
@@ -112,6 +114,8 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     return findings
 
 
+NVME_TEMPERATURE = 0x02
+"""NVM Express, SMART / Health Information Log Page, Critical Warning: above or below a temperature threshold."""
 _WARNINGS = (
     "spare blocks are short", "it is too hot or too cold", "it is not reliable any more", "it takes no writes any more",
     "its protection against loss of power failed", "its persistent memory takes no writes any more",

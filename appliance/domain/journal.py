@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
-from appliance.domain.receivers import announce
+from appliance.domain.receivers import announce, higher
 
 EVENTS_RETAINED = 10_000
 AUDIT_RETAINED = 50_000
@@ -121,11 +121,13 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
             publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
             announce(session, "alert.cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
-            changed = alert.severity != finding.severity  # a new fill level of a pool is not news
+            before = alert.severity
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
-            if changed:
+            if alert.severity != before:  # a new fill level of a pool is not news
+                if higher(alert.severity, before) == alert.severity:  # who acknowledged it knew less
+                    alert.acknowledged_at = alert.acknowledged_by = None
                 publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
-                announce(session, "alert.changed", alert)
+                announce(session, "alert.changed", alert, before)
     for finding in by_key.values():
         _raise(session, finding)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_RETAINED:

@@ -46,19 +46,14 @@ def unlisted(pool: Pool) -> bool:
     return pool.health in UNSEEN
 
 
-def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:
-    for vdev in vdevs:
-        yield from vdev.devices()
-
-
 def _of(pool: Pool, now: float) -> Iterator[Finding]:
-    for device in {leaf.guid: leaf for leaf in _leaves(pool.vdevs)}.values():
+    for device in pool.devices():
         path = device.path or device.was or device.name
         name = f"{path} of pool {pool.name}"
         key = f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             severity = "critical" if device.health in _LOST else "warning"
-            action = "clear" if device.health == Health.FAULTED else "online"  # `zpool online` leaves it FAULTED
+            action = "clear" if device.health in (Health.FAULTED, Health.DEGRADED) else "online"  # `zpool online` changes neither
             remedy = (
                 f"Reconnect the disk and run: zvaai pool device {pool.name} {path} {action}. "
                 f"Or replace it: zvaai pool replace {pool.name} {path} NEW_DISK"

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Delivery, Receiver
@@ -189,16 +189,21 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
     session.flush()
 
 
-def announce(session: Session, kind: str, alert: Alert) -> None:
-    """An alert was raised, changed or cleared: to be sent to all who want those of its severity."""
+def higher(severity: str, other: str) -> str:
+    """The higher severity."""
+    return max(severity, other, key=SEVERITIES.index)
+
+
+def announce(session: Session, kind: str, alert: Alert, before: str = "info") -> None:
+    """An alert was raised, changed or cleared: to be sent to all who want those of its severity, or of its severity `before`."""
     if alert.id is None:
         session.flush()
-    event, now = str(uuid.uuid4()), time.time()
+    event, now, severity = str(uuid.uuid4()), time.time(), higher(alert.severity, before)
     for receiver in session.scalars(select(Receiver).where(Receiver.enabled.is_(True))):
         about_receiver = alert.key.startswith(
             f"{area(receiver.id)}:"
         )  # a receiver needs no message that it can't be reached itself
-        if not about_receiver and SEVERITIES.index(alert.severity) >= SEVERITIES.index(receiver.severity):
+        if not about_receiver and higher(severity, receiver.severity) == severity:
             _queue(session, receiver.id, event, kind, _body(event, kind, now, alert), now)
 
 
@@ -285,6 +290,8 @@ def ended(
     tried.refusals = tried.refusals + 1 if refused else 0
     if problem is None:
         tried.state, tried.ended_at = DELIVERED, now
+        waiting = update(Delivery).where(Delivery.receiver_id == tried.receiver_id, Delivery.state == PENDING)
+        session.execute(waiting.values(due_at=now))
     elif (
         tried.state == TESTING or now - tried.created_at > _GIVEN_UP_AFTER_S or tried.refusals >= _REFUSALS
     ):  # fmt: skip

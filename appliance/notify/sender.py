@@ -81,7 +81,7 @@ class Sender:
             _log.warning("receiver %s: %s", receiver.name, outcome.problem)
         with self._store.session() as session:
             tried = receivers.ended(session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused)
-            if tried is not None and tried.kind != "test":
+            if tried is not None and (tried.kind != "test" or tried.problem is None):
                 self._update_alert(session, receiver, tried)
 
     def _update_alert(self, session: Session, receiver: Receiver, tried: Delivery) -> None:

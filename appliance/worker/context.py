@@ -23,6 +23,7 @@ from appliance.domain import capacity, exports, hosts, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.disks import DiskReport
+from appliance.domain.errors import DomainError
 from appliance.domain.recovery import PoolCopy
 from appliance.domain.sealed_copy import Copy
 from appliance.domain.secrets import Seal
@@ -36,6 +37,9 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.folders import Folders
 from appliance.zfs.keys import Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
+
+HANGS_S = 10.0
+"""A scan that fails after this time in seconds has hung."""
 
 
 class Reconciler(Protocol):
@@ -106,6 +110,8 @@ class Context:
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
     """Last known thresholds by pool GUID: those of a suspended pool cannot be read."""
     scan_failed: bool = False
+    _hung: tuple[float, DomainError] | None = None
+    """When a scan ended that had hung, and its error: what would wait as long gets the error at once."""
     scan_seconds: float = 0
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=-math.inf))
     """Before the first scan it is infinitely old, because the monotonic clock may start at 0 (clock_gettime(2))."""
@@ -128,6 +134,8 @@ class Context:
         with self._scanning:
             if self._inventory.at >= oldest:  # another thread scanned meanwhile
                 return self._inventory
+            if self._hung is not None and self._hung[0] >= oldest:
+                raise self._hung[1].with_traceback(None)
             began = time.monotonic()
             try:
                 with as_domain_errors():
@@ -135,10 +143,11 @@ class Context:
                 inventory = self._take(began)
                 thresholds = capacity.thresholds(inventory)
                 self.pool_thresholds |= {pool.guid: thresholds[pool.name] for pool in inventory.pools if pool.name in thresholds}
-            except BaseException:
-                self.scan_failed = True
+            except BaseException as error:
+                self.scan_failed, ended = True, time.monotonic()
+                self._hung = (ended, error) if isinstance(error, DomainError) and ended - began >= HANGS_S else None
                 raise
-            self.scan_failed, self.scan_seconds = False, time.monotonic() - began
+            self.scan_failed, self.scan_seconds, self._hung = False, time.monotonic() - began, None
             return inventory
 
     def scan_pools(self, pools: Collection[str]) -> Inventory:

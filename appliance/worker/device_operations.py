@@ -88,7 +88,7 @@ class ReplaceDevice(PoolChange[requests.ReplacementCreate, NewDevicePlan]):
     def change(self, context: Context, plan: NewDevicePlan) -> None:
         """Done if the old device has left the pool, or is being replaced."""
         pool, guid = find_pool(context, plan.pool), int(plan.guid)
-        is_member = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
+        is_member = any(device.guid == guid for device in pool.devices())
         if is_member and not is_being_replaced(pool.vdevs, guid):
             context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
@@ -162,7 +162,7 @@ class DetachDevice(PoolChange[requests.DetachmentCreate, DevicePlan]):
     def change(self, context: Context, plan: DevicePlan) -> None:
         """If the device no longer exists, it was detached before a crash."""
         pool = find_pool(context, plan.pool)
-        if any(str(device.guid) == plan.device for vdev in pool.vdevs for device in vdev.devices()):
+        if any(str(device.guid) == plan.device for device in pool.devices()):
             context.engine.detach(plan.pool, plan.device)
 
 

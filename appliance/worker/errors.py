@@ -25,6 +25,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             | zfs.DatasetExists()
             | zfs.SnapshotExists()
             | zfs.PoolExists()
+            | zfs.DeviceFaulted()
             | zfs.DeviceTooSmall()
             | zfs.InsufficientReplicas()
         ):

@@ -50,11 +50,10 @@ class Periodic:
             hosts.note_seen(session, seen)
 
     def hazards(self) -> None:
-        stores = self._context.datastores(self._newest())
+        """Those of the server first: they need no scan."""
         certificate = None
         with contextlib.suppress(OSError, ValueError):
             certificate = describe(self._context.configuration.http.certificate)
-        self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         folder = self._context.configuration.state_directory
         self._context.alerts.update(hazards.SYSTEM_DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
@@ -64,6 +63,8 @@ class Periodic:
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
                 if known is not None:
                     note(session, hazards.renewed(certificate))
+        stores = self._context.datastores(self._newest())
+        self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]
         self._context.alerts.update(hazards.QUEUE, hazards.of_queues(stores, {lun.lun.uuid for lun in luns if lun.write_through}))
 

@@ -21,7 +21,7 @@ from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving
 from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
+from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, ScanState, VdevSpec
 from appliance.zfs.names import pool_of
 
 _APPLIANCE_FILESYSTEMS = (domain.FOLDER, domain.ENCRYPTED, reservations.DATASET, configuration_copies.DATASET)
@@ -329,12 +329,21 @@ class Scrub(PoolChange[requests.ScrubCreate, ActionPlan]):
     kind, step = "pool.scrub", "changing the scrub"
 
     def plan(self, context: Context, request: requests.ScrubCreate) -> ActionPlan:
-        name = find_pool(context, request.pool).name
-        return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
+        """A schedule tries again until its slot ends."""
+        pool = find_pool(context, request.pool)
+        scan = pool.scan
+        if request.schedule and scan is not None and (scan.function, scan.state) == ("resilver", ScanState.SCANNING):
+            raise ConflictError(f"pool {pool.name} resilvers. The scrub starts after that")
+        return ActionPlan(**of_pool(pool.name), action=request.action, schedule=request.schedule)
 
     def change(self, context: Context, plan: ActionPlan) -> None:
+        """A schedule is content with a scrub that an admin has started."""
         engine = context.engine
-        {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
+        try:
+            {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
+        except zfs.ScanRunning as error:
+            if plan.schedule is None or error.function != "scrub":
+                raise
 
 
 class TrimPool(PoolChange[requests.TrimCreate, ActionPlan]):

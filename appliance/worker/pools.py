@@ -12,6 +12,7 @@ from appliance.domain.requests import Request
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation
 from appliance.zfs.model import Pool, Vdev
+from appliance.zfs.names import whole_disk
 
 
 def find_pool(context: Context, name: str) -> Pool:
@@ -24,20 +25,18 @@ def find_pool(context: Context, name: str) -> Pool:
 
 def is_device(path: str | None, name: str) -> bool:
     """Whether a path in a pool is the named device or its first partition, which OpenZFS creates on a whole disk."""
-    part = "-part1" if name.startswith("/dev/disk/") else "p1" if name[-1:].isdigit() else "1"
-    return path in (name, f"{name}{part}")
+    return path is not None and name in (path, whole_disk(path))
 
 
 def has_device(pool: Pool, name: str) -> bool:
-    return any(is_device(device.path, name) for vdev in pool.vdevs for device in vdev.devices())
+    return any(is_device(device.path, name) for device in pool.devices())
 
 
 def find_device(pool: Pool, name: str) -> Vdev:
     """By path, name, or GUID. Raises NotFoundError, ConflictError."""
-    devices = [device for vdev in pool.vdevs for device in vdev.devices()]
     matching = [
         device
-        for device in devices
+        for device in pool.devices()
         if name in (device.name, str(device.guid)) or is_device(device.path, name) or is_device(device.was, name)
     ]
     if not matching:

@@ -205,6 +205,14 @@ class DeviceTooSmall(ZfsError):
     text = "{device} is too small"
 
 
+class DeviceFaulted(ZfsError):
+    """It was set online, and does not work."""
+
+    device: str
+    pool: str
+    text = "{device} of pool {pool} does not work. Clear its errors, or replace it"
+
+
 class InsufficientReplicas(ZfsError):
     """Without this device the pool could not serve its data."""
 

@@ -178,6 +178,13 @@ class Pool:
     of_the_system: bool = False
     """The pool has the running system, so the root helper never changes it. The helper sets this."""
 
+    def devices(self) -> tuple[Vdev, ...]:
+        """All devices. OpenZFS lists a spare in use twice: this has it once, below the vdev that it serves in."""
+        devices: dict[int | str, Vdev] = {}
+        for device in (leaf for vdev in self.vdevs for leaf in vdev.devices()):
+            devices.setdefault(device.guid or device.name, device)
+        return tuple(devices.values())
+
     @property
     def upgradable(self) -> bool:
         """Whether this OpenZFS has features that the pool has not enabled."""

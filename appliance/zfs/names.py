@@ -19,6 +19,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9_.: -]+")
 _POOL = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*")
 _RESERVED_BEGINNINGS = ("mirror", "raidz", "draid", "spare")
 _USER_PROPERTY = re.compile(r"[a-z0-9._+][a-z0-9._+-]*:[a-z0-9:._+-]*|[a-z0-9._+][a-z0-9:._+-]*:[a-z0-9._+-]*")
+_FIRST_PARTITION = re.compile(r"(/.+)-part1|(/dev/[^/]*[0-9])p1|(/dev/[^/]*[a-z])1")
 _HOLD_TAG = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
@@ -102,3 +103,9 @@ def hold_tag(tag: str) -> str:
 
 def pool_of(name: str) -> str:
     return name.split("@", 1)[0].split("/", 1)[0]
+
+
+def whole_disk(path: str) -> str | None:
+    """The disk of a first partition. OpenZFS makes one on a disk that it takes as a whole (zfs_append_partition of libzutil)."""
+    match = _FIRST_PARTITION.fullmatch(path)
+    return match[1] or match[2] or match[3] if match else None

@@ -6,6 +6,20 @@ from simulators.appliance import Appliance
 from appliance.domain.journal import Finding, update_alerts
 
 
+def test_who_acknowledged_a_warning_has_not_seen_that_it_is_critical(appliance: Appliance) -> None:
+    def find(severity: str) -> dict[str, object]:
+        with appliance.store.session() as session:
+            update_alerts(session, "test", [Finding("test:one", severity, "tank", f"it is {severity}")])
+        (alert,) = appliance.get("/alerts")["items"]
+        return dict(alert)
+
+    number = find("warning")["id"]
+    appliance.request("POST", f"/alerts/{number}/acknowledge")
+    assert find("critical")["acknowledged_at"] is None
+    appliance.request("POST", f"/alerts/{number}/acknowledge")
+    assert find("warning")["acknowledged_at"] is not None
+
+
 def test_acknowledged_alerts_and_information_need_no_action(appliance: Appliance) -> None:
     severities = ("info", "warning", "critical")
     with appliance.store.session() as session:

@@ -87,6 +87,22 @@ def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Applia
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
 
+def test_a_receiver_of_critical_alerts_learns_that_one_is_critical_no_more(
+    appliance: Appliance, receiver_server: Receiver
+) -> None:
+    made = hook(appliance, receiver_server, severity="critical")
+    for severity in ("warning", "critical", "warning"):
+        find(appliance, finding(severity))
+    find(appliance)
+    sender_of(appliance).turn(time.time())
+    sender_of(appliance).turn(time.time())
+    assert [(event["type"], event["data"]["severity"]) for event in bodies(receiver_server)] == [
+        ("alert.changed", "critical"),
+        ("alert.changed", "warning"),
+    ]
+    assert len(deliveries(appliance, made)) == 2
+
+
 def test_severity_and_being_enabled(appliance: Appliance, receiver_server: Receiver) -> None:
     made = hook(appliance, receiver_server, severity="critical")
     find(appliance, finding("warning"))
@@ -201,6 +217,20 @@ def test_a_test_is_sent_now(appliance: Appliance, receiver_server: Receiver) -> 
     reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert reported is not None and (reported["state"], reported["status"]) == ("failed", 500)
     assert sender_of(appliance).turn(time.time() + 90000) == 0 and not appliance.get("/alerts")["items"]
+
+
+def test_a_successful_test_ends_the_alert_of_its_receiver(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
+    receiver_server.answer = 404
+    find(appliance, finding())
+    now = time.time()
+    for turn in range(3):
+        sender_of(appliance).turn(now + 3600 * turn)
+    assert {alert["key"] for alert in appliance.get("/alerts")["items"]} == {"odd:one", f"{receivers.area(made['id'])}:failing"}
+    receiver_server.answer = 204
+    appliance.request("POST", f"/receivers/{made['id']}/test")
+    assert [alert["key"] for alert in appliance.get("/alerts")["items"]] == ["odd:one"]
+    assert sender_of(appliance).turn(time.time() + 1) == 1, "what waits is sent at once"
 
 
 def test_secrets_are_returned_once(appliance: Appliance, receiver_server: Receiver) -> None:

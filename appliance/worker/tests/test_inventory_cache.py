@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from simulators.appliance import Appliance, running
 from simulators.storage import again
 
 from appliance.config import Worker
+from appliance.domain.datastores import Inventory
+from appliance.domain.errors import UnavailableError
 from appliance.zfs.errors import EngineUnavailable
 from appliance.zfs.model import DatasetList, Redundancy, VdevSpec
 
@@ -97,6 +100,18 @@ def test_unresponsive_storage_is_reported(slow: Appliance) -> None:
     while slow.request("GET", "/datastores").status_code == 503:
         assert time.monotonic() < limit
     assert names(slow) == ["first"]
+
+
+def test_one_scan_hangs_for_all_who_would_wait_as_long(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each check of a round waits until the storage is given up, and no alert is raised for a quarter of an hour."""
+    context = appliance.service.context
+    monkeypatch.setattr("appliance.worker.context.HANGS_S", 0.0)
+    monkeypatch.setattr(context, "_inventory", Inventory(at=-math.inf))
+    appliance.simulator.fail_next("datasets", EngineUnavailable("no helper"))
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            context.scan(60)
+    assert context.scan().pools and context.scan(60).pools, "it works again"
 
 
 def test_requests_wait_for_a_newer_inventory(tmp_path: Path) -> None:

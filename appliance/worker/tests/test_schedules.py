@@ -474,6 +474,27 @@ def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> 
         assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code in (404, 422), wrong
 
 
+def test_a_scheduled_scrub_meets_another_scan(appliance: Appliance, clock: Clock) -> None:
+    """It waits for a resilver, and is content with a scrub."""
+    appliance.request("POST", "/schedules", {"name": "weekly", "kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440})
+    clock.due(1)
+    simulator = appliance.simulator
+    simulator.scan_seconds = 1e9
+    free = next(disk.path for disk in simulator.disks() if disk.used_by is None)
+    simulator.replace("tank", simulator.pool("tank").devices()[0].path or "", free)
+    clock.due(7 * DAY)
+    (alert,) = appliance.get("/alerts")["items"]
+    assert alert["text"] == "schedule weekly: pool tank resilvers. The scrub starts after that"
+    resilver = simulator.pool_state("tank").scan
+    assert resilver is not None
+    resilver.seconds = 0
+    clock.due(60)
+    scrub = appliance.get("/pools/tank")["scan"]
+    assert (scrub["function"], scrub["state"], appliance.get("/alerts")["items"]) == ("scrub", "scanning", [])
+    clock.due(7 * DAY)
+    assert appliance.get("/pools/tank")["scan"]["started"] == scrub["started"] and appliance.get("/alerts")["items"] == []
+
+
 def test_a_run_is_no_change_of_the_configuration(appliance: Appliance, clock: Clock) -> None:
     """Each change is copied to each pool: not with each snapshot."""
     clock.schedule(appliance.datastore("first"))

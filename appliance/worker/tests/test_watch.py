@@ -159,7 +159,10 @@ def test_smart_data_is_shown_and_raises_alerts(appliance: Appliance) -> None:
     assert says(replace(WELL, pending=4, reallocated=1)) == {"pending": "warning", "reallocated": "warning"}
     assert says(replace(WELL, wear=92)) == {"wear": "warning"} and says(replace(WELL, wear=101)) == {"wear": "critical"}
     assert says(replace(WELL, spare=4, spare_limit=10)) == {"spare": "critical"}
-    assert says(replace(WELL, critical_warning=8)) == {"failing": "critical"}
+    hot = replace(WELL, passed=False, critical_warning=2, spare=100, temperature=71)
+    assert says(hot) == {"temperature": "warning"}, "smartctl says that such an NVMe disk fails"
+    assert says(replace(WELL, temperature=71, spare=100)) == {}, "an NVMe disk knows its limit"
+    assert says(replace(WELL, passed=False, critical_warning=8)) == {"failing": "critical"}
     assert "takes no writes" in appliance.get("/alerts")["items"][0]["text"]
     assert says(WELL) == {}
 

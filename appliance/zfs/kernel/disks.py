@@ -10,6 +10,7 @@ from appliance.zfs.kernel import commands
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.reading import number
 from appliance.zfs.model import Disk, Pool
+from appliance.zfs.names import whole_disk
 
 _COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
 _LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
@@ -31,10 +32,15 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
     if result.status != 0:
         raise UnexpectedFailure("lsblk", result.complaint[:2000])
     links = links_of(FOLDERS)
-    owners = {path: pool.name for pool in pools for vdev in pool.vdevs for path in _paths(vdev.devices())}
+    owners: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for name, path in ((pool.name, device.path) for pool in pools for device in pool.devices() if device.path):
+        kernel_name = str(Path(path).resolve())
+        owners |= dict.fromkeys((path, kernel_name), name)
+        named[kernel_name] = whole_disk(path) or path
     devices = [
         Disk(
-            path=links.get(device["path"], device["path"]),
+            path=name_in_pool(device, named) or links.get(device["path"], device["path"]),
             device=device["path"],
             size=number(device.get("size")),
             model=str(device.get("model") or "").strip(),
@@ -50,12 +56,13 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
     return sorted(devices, key=lambda disk: disk.path)
 
 
-def _paths(vdevs: Sequence[object]) -> Iterator[str]:
-    for vdev in vdevs:
-        path = getattr(vdev, "path", None)
-        if path:
-            yield path
-            yield str(Path(path).resolve())
+def name_in_pool(device: Json, named: Mapping[str, str]) -> str | None:
+    """The name that a pool has for this whole disk, which can have several; `named` by kernel names."""
+    for part in _with_parts(device):
+        name = named.get(part["path"])
+        if name is not None and str(Path(name).resolve()) == device["path"]:
+            return name
+    return None
 
 
 def links_of(folders: Sequence[str]) -> dict[str, str]:

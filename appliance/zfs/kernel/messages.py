@@ -126,6 +126,7 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     ),
     (r"cannot (?:open|resolve path|stat) '?(?P<device>/[^'\n:]*)'?:? *(?:No such|no such|not a|Not a)", _device),
     (r"cannot resolve path '(?P<device>[^'\n]*)'", _device),
+    (r"cannot relabel '(?P<device>[^'\n]*)': unable to open device", _device),
     (r"no such device '?(?P<device>/[^'\n]*)'?", _device),
     (r"no such device in pool|no such vdev", lambda r, f: errors.NoSuchDevice(r.device, r.pool)),
     (

@@ -116,13 +116,16 @@ class KernelEngine(Snapshots, ZfsEngine):
 
     def _part(self, pool: str, device: str) -> str:
         """zpool's name of a device, given by name, path or GUID."""
+        vdev = self._vdev(pool, device)
+        return vdev.path if vdev.role == Role.SPARE and vdev.path else str(vdev.guid)
 
+    def _vdev(self, pool: str, device: str) -> Vdev:
         def all_of(vdevs: tuple[Vdev, ...]) -> list[Vdev]:
             return [part for vdev in vdevs for part in (vdev, *all_of(vdev.vdevs))]
 
         for vdev in all_of(self.pool(pool).vdevs):
             if device in {vdev.name, vdev.path, vdev.was, str(vdev.guid)}:
-                return vdev.path if vdev.role == Role.SPARE and vdev.path else str(vdev.guid)
+                return vdev
         raise errors.NoSuchDevice(device, pool)
 
     def remove_vdev(self, pool: str, device: str) -> None:
@@ -159,7 +162,18 @@ class KernelEngine(Snapshots, ZfsEngine):
         self._change(pool, device, "offline")
 
     def online(self, pool: str, device: str) -> None:
-        self._change(pool, device, "online", "-e")
+        """Also expands it. libzfs (zpool_vdev_online) finds a whole disk that may expand only by its name."""
+        self._need(pool)
+        part, disk = self._part(pool, device), names.whole_disk(self._vdev(pool, device).path or "")
+        request, words = Request("online", pool, device=device), ("online", "-e", pool)
+        try:
+            printed = self.zpool(request, *words, part, seconds=POOL_SECONDS)
+        except errors.NoSuchDevice:
+            if disk is None:
+                raise
+            printed = self.zpool(request, *words, disk, seconds=POOL_SECONDS)
+        if b"remains in faulted state" in printed:  # zpool ends with 0
+            raise errors.DeviceFaulted(device, pool)
 
     def clear(self, pool: str, device: str | None = None) -> None:
         names.dataset_name(pool)

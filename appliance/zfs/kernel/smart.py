@@ -10,7 +10,8 @@ from appliance.zfs.kernel.commands import Json
 from appliance.zfs.model import DiskHealth
 
 _SECONDS = 60.0
-_OPTIONS = ("--json=c", "--nocheck=standby", "--info", "--health", "--attributes")
+_OPTIONS = ("--json=c", "--nocheck=standby", "--info", "--health", "--attributes", "--log=error")
+"""The counters of SCSI disks belong to the error log."""
 _WRONG_COMMAND_LINE = 0x01
 """Bit of the exit status (smartctl(8), EXIT STATUS)."""
 
@@ -53,7 +54,7 @@ def read(document: Json) -> DiskHealth:
         "power_on_hours": _number(document, "power_on_time", "hours"),
     }
     if isinstance(nvme, dict):
-        data |= _nvme(nvme, document)
+        data |= _nvme(nvme)
     elif attributes:
         data |= {
             "reallocated": _raw(attributes, _REALLOCATED),
@@ -66,14 +67,13 @@ def read(document: Json) -> DiskHealth:
     return DiskHealth(available=True, **data)
 
 
-def _nvme(log: Json, document: Json) -> dict[str, Any]:
+def _nvme(log: Json) -> dict[str, Any]:
     return {
         "uncorrectable": _number(log, "media_errors"),
         "wear": _number(log, "percentage_used"),
         "spare": _number(log, "available_spare"),
         "spare_limit": _number(log, "available_spare_threshold"),
         "critical_warning": _number(log, "critical_warning") or 0,
-        "temperature_limit": _number(document, "temperature", "op_limit_max"),
     }
 
 

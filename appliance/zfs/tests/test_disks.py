@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.zfs.kernel.disks import Use, links_of, use_of
+from appliance.zfs.kernel.disks import Use, links_of, name_in_pool, use_of
 
 
 def node(
@@ -59,3 +59,16 @@ def test_a_disk_without_a_serial_number_has_the_name_of_its_path(tmp_path: Path)
     (ids / "scsi-1").symlink_to(tmp_path / "sda")
     chosen = {str(tmp_path / "sda"): str(ids / "wwn-1"), str(tmp_path / "sdb"): str(paths / "pci-sdb")}
     assert links_of((str(ids), str(paths), str(tmp_path / "absent"))) == chosen
+
+
+def test_a_disk_of_a_pool_has_the_name_that_the_pool_has_for_it(tmp_path: Path) -> None:
+    """It has several. Commands of the pool take this one."""
+    whole, part = str(tmp_path / "sda"), str(tmp_path / "sda1")
+    for path in (whole, part):
+        Path(path).touch()
+    (tmp_path / "ata-1").symlink_to(whole)
+    (tmp_path / "ata-1-part1").symlink_to(part)
+    device = node(whole, "disk", node(part, "part"))
+    assert name_in_pool(device, {part: str(tmp_path / "ata-1")}) == str(tmp_path / "ata-1")
+    assert name_in_pool(device, {part: part}) is None, "a pool on a partition is not on the disk"
+    assert name_in_pool(device, {}) is None

@@ -56,7 +56,7 @@ NVME = {
         "critical_warning": 1, "temperature": 52, "available_spare": 4, "available_spare_threshold": 10, "percentage_used": 103,
         "media_errors": 3, "power_on_hours": 900,
     },
-    "temperature": {"current": 52, "op_limit_max": 84, "critical_limit_max": 88},
+    "temperature": {"current": 52},
     "power_on_time": {"hours": 900},
 }  # fmt: skip
 SCSI = {
@@ -89,7 +89,7 @@ def test_flash() -> None:
 def test_nvme() -> None:
     health = read(NVME)
     assert (health.passed, health.critical_warning, health.wear, health.uncorrectable) == (False, 1, 103, 3)
-    assert (health.spare, health.spare_limit, health.temperature, health.temperature_limit) == (4, 10, 52, 84)
+    assert (health.spare, health.spare_limit, health.temperature, health.temperature_limit) == (4, 10, 52, None)
 
 
 def test_scsi() -> None:
