@@ -8,6 +8,7 @@ from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.sessions import confirm_password
 from appliance.domain import datastores, requests
 from appliance.domain.access import Role
+from appliance.domain.datastores import VMFS
 from appliance.domain.errors import NotFoundError
 from appliance.worker import encryption
 from appliance.zfs.model import Filesystem, Volume
@@ -43,8 +44,9 @@ def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpaceResponse:
         return schemas.DatastoreSpaceResponse(
             thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced
         )
+    known = {"thick": store.thick, "size": store.size, "allocated": store.referenced if store.kind == VMFS else None}
     counted = {name.removesuffix("_bytes"): value for name, value in vars(space).items()}
-    return schemas.DatastoreSpaceResponse.model_validate({"thick": store.thick, "size": store.size, **counted})
+    return schemas.DatastoreSpaceResponse.model_validate({**known, **counted})
 
 
 @resource.operation("GET", "/volumes", role=Role.VIEWER)

@@ -214,12 +214,12 @@ class Client:
                 waits = True
             time.sleep(1)
 
-    def named(self, path: str, name: str) -> str:
-        """Identifier of the object with this name or identifier; an active datastore comes first. Raises CommandError."""
+    def named(self, path: str, name: str, state: str = "active") -> str:
+        """Identifier of the object with this name or identifier; datastores in `state` come first. Raises CommandError."""
         items = self.all(path)
         for key in ("id", "name"):
             matching = [item for item in items if item[key] == name]
-            matching = [item for item in matching if item.get("state") == "active"] or matching
+            matching = [item for item in matching if item.get("state") == state] or matching
             if len(matching) == 1:
                 return str(matching[0]["id"])
             if matching:

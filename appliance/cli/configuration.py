@@ -3,14 +3,15 @@
 
 import json
 import os
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from appliance.cli.client import USAGE, CommandError
-from appliance.cli.shared import Run, ask_secret, noun
+from appliance.cli.shared import Run, Yes, ask_secret, check_new, confirm, noun
 
 configuration = noun("configuration", "Back up the configuration.")
 
@@ -21,6 +22,7 @@ def back_up(run: Run, file: Path) -> None:
 
     The recovery key opens it on another server: zvaai recover --file FILE --recovery-key.
     """
+    check_new(file)
     response = run.client.call("POST", "/configuration/backup", {"password": ask_secret("Your password")})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         json.dump(response, written, indent=1)
@@ -50,12 +52,13 @@ def recover(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a copy would change.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Show the copies of the configuration on pools, or take the configuration of a pool or of a file.
 
     Without an option nothing is changed. A copy replaces the whole configuration, with all users and the name of the iSCSI
-    target. Only your user and password stay. In recovery mode, jobs that have not ended fail. A copy of another server needs
-    its recovery key.
+    target. The question shows the changes. Only your user and password stay. In recovery mode, jobs that have not ended fail.
+    A copy of another server needs its recovery key.
 
     Example: zvaai recover --from tank
     """
@@ -70,13 +73,17 @@ def recover(
             "dry_run": dry_run,
             "force": force,
         }
+        if not dry_run and not keep:
+            if not yes and not run.output.as_json:
+                _print_changes(run.client.call("POST", "/recovery", {**body, "dry_run": True}))
+            confirm("Replace the whole configuration by this copy?", yes)
         response = run.client.call("POST", "/recovery", body)
     else:
         response = run.client.call("GET", "/recovery")
     if run.output.as_json:
         return run.output.raw(response)
-    for change in response.get("changes", ()):
-        print(change)
+    if dry_run or yes:
+        _print_changes(response)
     if dry_run:
         return print("nothing was changed")
     print(f"recovery mode: {response['reason']}" if response["active"] else "not in recovery mode")
@@ -87,5 +94,10 @@ def recover(
         note = "" if copy["known"] else "; unknown to this database"
         print(f"pool {copy['pool']}: generation {copy['generation']} of {whose}, written {when}{note}")
     if response["active"] and response["suggested"]:
-        print(f"suggested: zvaai recover --from {response['suggested']}")
+        print(f"suggested: zvaai recover --from {shlex.quote(response['suggested'])}")
     return None
+
+
+def _print_changes(response: dict[str, Any]) -> None:
+    for change in response.get("changes", ()):
+        print(change)

@@ -59,6 +59,7 @@ def show_datastore(run: Run, store: Store) -> None:
     if run.output.as_json:
         return run.output.raw(response)
     (shown,) = named([response], names_of(run.client, "/host-groups"), "host_groups")
+    shown |= shown.pop("designation") or {}
     if response["kind"] == "vmfs":
         shown["target"] = run.client.call("GET", "/readiness")["target"]
     return run.output.fields(shown)
@@ -162,21 +163,21 @@ def restore_datastore(
 ) -> None:
     """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name."""
     body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
-    run.job(run.client.call("POST", f"{run.path('/datastores', store)}/restore", body), wait)
+    run.job(run.client.call("POST", f"{run.path('/datastores', store, 'deleted')}/restore", body), wait)
 
 
 @datastore.command("purge", "vmfs1 --yes --wait")
 def purge_datastore(run: Run, store: Store, yes: Yes = False, wait: Wait = False) -> None:
     """Destroy a deleted datastore and its snapshots for good."""
-    store_id = run.client.named("/datastores", store)
+    path = f"{run.path('/datastores', store, 'deleted')}/purge"
     confirm(f"Destroy {store} and its snapshots for good?", yes)
-    run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
+    run.job(run.client.call("POST", path), wait)
 
 
 @datastore.command("forget", "vmfs1 --yes")
 def forget_datastore(run: Run, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
     """Give up a missing datastore. Its LUN number or path becomes free."""
-    path = f"{run.path('/datastores', store)}/forget"
+    path = f"{run.path('/datastores', store, 'missing')}/forget"
     confirm(f"Give up the missing datastore {store}, its LUN number and its hosts?", yes)
     run.job(run.client.call("POST", path, force=force), wait)
 

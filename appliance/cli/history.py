@@ -10,11 +10,11 @@ from appliance.cli.datastores import datastore
 from appliance.cli.hosts import host
 from appliance.cli.output import size
 from appliance.cli.pools import pool
-from appliance.cli.shared import Run, Store, named, names_of
+from appliance.cli.shared import Run, Store, moment, named, names_of
 
 _POINTS = 24
 Range = Annotated[str, typer.Option("--range", "-r", help="How far back: hour, day, week, month or year.")]
-Until = Annotated[datetime.datetime | None, typer.Option("--until", help="End of the range; the default is now.")]
+Until = Annotated[str | None, typer.Option(help='End of the range: 30m, 2h, 3d ago, or "2026-11-27 08:00". Default: now.')]
 
 
 @datastore.command("history", "vmfs1 --range week")
@@ -51,9 +51,9 @@ def pool_history(run: Run, name: str, range_: Range = "day", until: Until = None
     _show(run, run.client.call("GET", f"/pools/{name}/history", **_query(run, range_, until)))
 
 
-def _query(run: Run, range_: str, until: datetime.datetime | None) -> dict[str, Any]:
+def _query(run: Run, range_: str, until: str | None) -> dict[str, Any]:
     """Programs get all points, people as many as a screen has lines."""
-    return {"range": range_, "end": until.timestamp() if until else None, "points": None if run.output.as_json else _POINTS}
+    return {"range": range_, "end": moment(until), "points": None if run.output.as_json else _POINTS}
 
 
 def _show(run: Run, response: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ def _rows(response: dict[str, Any]) -> list[dict[str, Any]]:
         near = {abs(time - at.timestamp()): value for time, value in used.items() if abs(time - at.timestamp()) <= reach}
         rows.append(
             {
-                "time": at.astimezone().strftime("%Y-%m-%d %H:%M"),
+                "time": at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "read_iops": _number(series["read_operations"][place]),
                 "write_iops": _number(series["write_operations"][place]),
                 "read": _rate(series["read_bytes"][place]),

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, sessions."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.client import UNAVAILABLE, CommandError
 from appliance.cli.shared import Force, Run, Yes, ask_secret, changed_list, confirm, named, names_of, noun
 
 host = noun("host", "Manage ESXi hosts.")
@@ -21,7 +23,7 @@ host.table("list", "/hosts", "name group last_seen_at iqns addresses chap_name",
 def show_host(run: Run, host: str) -> None:
     """Show a host: its group, when it was last seen, sessions, datastores, and the commands to paste on it."""
     response = run.client.call("GET", run.path("/hosts", host))
-    sessions = [session for session in run.client.all("/sessions") if session["initiator"] in response["iqns"]]
+    sessions = _sessions(run, response["iqns"])
     stores = [store["name"] for store in run.client.all("/datastores") if response["group"] in store["host_groups"]]
     ready = run.client.call("GET", "/readiness")
     lines = [line for commands in ready["hosts"] if commands["host"] == response["id"] for line in commands["esxcli"]]
@@ -30,9 +32,20 @@ def show_host(run: Run, host: str) -> None:
         run.output.raw({**response, **more, "esxcli": [*lines, *ready["esxcli"]]})
         return
     (shown,) = named([response], names_of(run.client, "/host-groups"), "group")
-    paths = [f"{session['peer']} to {session['portal']}" for session in sessions]
+    paths = "unknown" if sessions is None else [f"{session['peer']} to {session['portal']}" for session in sessions]
     run.output.fields({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
     print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))
+
+
+def _sessions(run: Run, iqns: list[str]) -> list[dict[str, Any]] | None:
+    """Sessions of a host; None if the target does not answer."""
+    try:
+        return [session for session in run.client.all("/sessions") if session["initiator"] in iqns]
+    except CommandError as error:
+        if error.exit_code != UNAVAILABLE:
+            raise
+        print(f"sessions are unknown: {error}", file=sys.stderr)
+        return None
 
 
 @host.command("create", "esx1 --iqn iqn.1998-01.com.vmware:esx1-0a1b2c3d --group cluster")
@@ -85,10 +98,12 @@ def chap(
     name: Annotated[str | None, typer.Option(help="CHAP name; the default is the present one, or the first iSCSI name.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also while the host is logged in by its present secret.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Set the CHAP name and secret of a host, for its own iSCSI names only. The secret comes from the terminal or stdin."""
     path = run.path("/hosts", host)
     if remove:
+        confirm(f"Remove the CHAP name and secret of {host}? While CHAP is required, it cannot log in again.", yes)
         run.output.fields(run.client.call("DELETE", f"{path}/chap", force=force))
         return
     now = run.client.call("GET", path)

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs, alerts, audit, the server's journal."""
 
-import datetime
-import re
-import time
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import INVALID, NOT_FOUND, CommandError
-from appliance.cli.shared import Run, noun
+from appliance.cli.client import NOT_FOUND, CommandError
+from appliance.cli.shared import Run, Yes, confirm, moment, noun
 
 job = noun("job", "Show, wait for and cancel jobs.")
 alert = noun("alert", "Show and acknowledge alerts.")
@@ -44,8 +41,9 @@ def wait_job(run: Run, job: str) -> None:
 
 
 @job.command("abandon", "5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10")
-def abandon_job(run: Run, job: str) -> None:
+def abandon_job(run: Run, job: str, yes: Yes = False) -> None:
     """Give up a running job whose pool hangs. Its datastores stay out of service."""
+    confirm(f"Give up job {job}? Its datastores stay out of service.", yes)
     run.output.fields(run.client.call("POST", f"/jobs/{job}/abandon"))
 
 
@@ -91,7 +89,7 @@ def list_audit(
     until: Until = None,
 ) -> None:
     """List changes and refused attempts, newest first, with the names of that time."""
-    times = {"since": _seconds(since), "until": _seconds(until)}
+    times = {"since": moment(since), "until": moment(until)}
     only = "true" if refused else None
     entries = run.client.all("/audit", most=limit, actor=actor, action=action, refused=only, **times)
     run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")
@@ -114,19 +112,7 @@ def logs(
 
     Example: zvaai logs --since "2026-11-27 08:00" --until "2026-11-27 09:00" --text vmfs1
     """
-    times = {"since": _seconds(since), "until": _seconds(until)}
+    times = {"since": moment(since), "until": moment(until)}
     run.output.rows(
         run.client.all("/logs", most=limit, unit=unit, priority=priority, text=text, **times), "at", "unit", "priority", "text"
     )
-
-
-def _seconds(moment: str | None) -> float | None:
-    """In seconds since 1970. A number with s, m, h or d is a time ago. Raises CommandError."""
-    if moment is None:
-        return None
-    if ago := re.fullmatch(r"([0-9]{1,6})([smhd])", moment):
-        return time.time() - int(ago[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[ago[2]]
-    try:
-        return datetime.datetime.fromisoformat(moment).timestamp()
-    except ValueError as error:
-        raise CommandError(f"{moment!r} is not a time: use 30m, 2h, 3d, or 2026-11-27 08:00", INVALID) from error

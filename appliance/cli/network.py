@@ -128,12 +128,14 @@ def target_chap(
         str | None, typer.Option(help="CHAP name of the target. The secret comes from the terminal or stdin.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Set the name and secret by which the target proves itself to hosts (mutual CHAP)."""
     if remove == (name is not None):
         raise CommandError("give --name NAME, or --remove", USAGE)
     path = "/settings/iscsi/target-chap"
     if remove:
+        confirm("Remove name and secret of the target? Hosts that require mutual CHAP cannot log in again.", yes)
         run.output.fields(run.client.call("DELETE", path))
     else:
         run.output.fields(run.client.call("PUT", path, {"name": name, "secret": ask_secret("CHAP secret", twice=True)}))

@@ -31,7 +31,7 @@ def show_pool(run: Run, name: str) -> None:
             walk(vdev["vdevs"], depth + 1)
 
     walk(response["vdevs"], 0)
-    return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors")
+    return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors", "guid")
 
 
 @pool.command("change", "tank --warning 75 --critical 85")
@@ -207,8 +207,9 @@ def attach_device(run: Run, name: str, device: Device, new_device: str, force: F
 
 
 @pool.command("detach", "tank /dev/disk/by-id/ata-B")
-def detach_device(run: Run, name: str, device: Device, wait: Wait = False) -> None:
+def detach_device(run: Run, name: str, device: Device, yes: Yes = False, wait: Wait = False) -> None:
     """Detach a device from its mirror, or end a replacement."""
+    confirm(f"Detach {device} from pool {name}? Its copy of the data is lost.", yes)
     run.job(run.client.call("POST", f"/pools/{name}/detach", {"device": device}), wait)
 
 

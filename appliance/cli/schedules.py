@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import INVALID, CommandError
-from appliance.cli.shared import Run, Wait, named, names_of, noun
+from appliance.cli.shared import Run, Wait, Yes, confirm, named, names_of, noun
 
 schedule = noun("schedule", "Manage schedules of snapshots and scrubs.")
 
@@ -135,23 +135,30 @@ def change_schedule(
     add_store: Annotated[list[str] | None, typer.Option("--add-datastore", help="Repeat for several.")] = None,
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Repeat for several.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Change a schedule. Only an admin may change its time, shorten its interval, or lower what it retains or protects.
 
     A paused schedule takes and deletes no snapshots.
     """
-    path = run.path("/schedules", name)
     body = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
         protect=protect, enabled=enabled, name=new_name,
     )  # fmt: skip
-    if add_store or remove_store:
-        now = run.client.call("GET", path)["datastores"]
+
+    def changes(now: dict[str, Any]) -> dict[str, Any]:
+        if lower := [field for field in ("keep", *TIERS, "protect_days") if field in body and body[field] < now[field]]:
+            what = ", ".join(f"{field.replace('_', ' ')} from {now[field]} to {body[field]}" for field in lower)
+            confirm(f"Lower {what}? The snapshots that {name} no longer retains are destroyed.", yes)
+        if not add_store and not remove_store:
+            return body
+        stores = now["datastores"]
         # A purged datastore is not in the list: the schedule has only its identifier.
-        gone = {store if store in now else run.client.named("/datastores", store) for store in remove_store or ()}
+        gone = {store if store in stores else run.client.named("/datastores", store) for store in remove_store or ()}
         new = [run.client.named("/datastores", store) for store in add_store or ()]
-        body["datastores"] = [identifier for identifier in dict.fromkeys([*now, *new]) if identifier not in gone]
-    run.output.fields(run.client.call("PATCH", path, body))
+        return body | {"datastores": [store for store in dict.fromkeys([*stores, *new]) if store not in gone]}
+
+    run.output.fields(run.client.change(run.path("/schedules", name), changes))
 
 
 @schedule.command("run", "hourly --wait")

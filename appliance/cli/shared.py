@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by all nouns: the client, the output, jobs and waiting for them, sizes as text."""
 
+import datetime
 import inspect
+import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from appliance.cli.client import FAILED, INVALID, NOT_FOUND, USAGE, Client, CommandError
+from appliance.cli.client import FAILED, IN_THE_WAY, INVALID, NOT_FOUND, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -30,12 +34,14 @@ class Run(typer.Context):
         output: Output = self.find_root().obj[1]
         return output
 
-    def path(self, collection: str, name: str) -> str:
-        """Path of the object with this name or identifier in a collection, such as /datastores. Raises CommandError."""
-        return f"{collection}/{self.client.named(collection, name)}"
+    def path(self, collection: str, name: str, state: str = "active") -> str:
+        """Path of the object with this name or identifier in a collection, such as /datastores; `state` as of Client.named.
+        Raises CommandError.
+        """
+        return f"{collection}/{self.client.named(collection, name, state)}"
 
     def job(self, job: dict[str, Any], wait: bool) -> None:
-        """Prints the job. With `wait`, prints its progress and waits for its end. Raises Exit if the datastore is not served."""
+        """Prints the job. With `wait`, prints its progress and waits for its end. Raises Exit if it ended with a problem."""
         if not wait:
             return (
                 self.output.fields(job)
@@ -52,17 +58,18 @@ class Run(typer.Context):
 
         ended = self.client.wait(job["id"], report)
         result = ended["result"] or {}
-        unserved = result.get("served") is False or bool(result.get("problem"))
+        problems = [*filter(None, [result.get("problem")]), *result.get("problems", ())]
+        unserved = result.get("served") is False
         if self.output.as_json:
             self.output.raw(ended)
         else:
-            if unserved:
-                how = "with a problem" if result.get("served") else "not served yet"
-                print(f"done, {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
+            if unserved or problems:
+                how = "not served yet" if unserved else "with a problem"
+                print(f"done, {how}: {'; '.join(problems) or 'see the alerts'}", file=sys.stderr)
             self.output.fields(result)
             for reason, count in result.get("copied_because", {}).items():
                 print(f"copied because of {reason}: {size(count)}", file=sys.stderr)
-        if unserved:
+        if unserved or problems:
             raise typer.Exit(FAILED)
         return None
 
@@ -132,6 +139,12 @@ def confirm(question: str, yes: bool) -> None:
     typer.confirm(question, abort=True)
 
 
+def check_new(file: Path) -> None:
+    """Refuses a file that exists before any work is done for it. Raises CommandError."""
+    if os.path.lexists(file):
+        raise CommandError(f"{file} exists. Remove it, or give another name", IN_THE_WAY)
+
+
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -141,6 +154,18 @@ def as_bytes(text: str) -> str:
     if not match:
         raise CommandError(f"{text!r} is not a size: use a number of bytes, or with K, M, G or T (powers of 1024)", INVALID)
     return str(int(match[1]) * _SUFFIXES[match[2].upper()])
+
+
+def moment(text: str | None) -> float | None:
+    """In seconds since 1970. A number with s, m, h or d is a time ago. Raises CommandError."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(r"([0-9]{1,6})([smhd])", text):
+        return time.time() - int(ago[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[ago[2]]
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise CommandError(f"{text!r} is not a time: use 30m, 2h, 3d, or 2026-11-27 08:00", INVALID) from error
 
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the job to end.")]

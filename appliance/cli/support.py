@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from appliance.cli.shared import Run, noun
+from appliance.cli.shared import Run, check_new, noun
 
 support = noun("support", "Manage support bundles: logs and settings without secrets.")
 
@@ -11,6 +11,7 @@ support = noun("support", "Manage support bundles: logs and settings without sec
 @support.command("create", "bundle.tar.gz")
 def create(run: Run, file: Path) -> None:
     """Create a support bundle and write it to a new file."""
+    check_new(file)
     job = run.client.wait(run.client.call("POST", "/support-bundles")["id"], lambda _: None)
     run.client.download(f"/support-bundles/{job['result']['bundle']}", file)
     run.output.fields({"file": str(file), "bundle": job["result"]["bundle"], "size": file.stat().st_size})
@@ -22,6 +23,7 @@ support.table("list", "/support-bundles", "created_at size id", "List support bu
 @support.command("download", "0b1c2d3e bundle.tar.gz")
 def download(run: Run, bundle: str, file: Path) -> None:
     """Write a support bundle to a new file."""
+    check_new(file)
     run.client.download(f"/support-bundles/{bundle}", file)
 
 

@@ -160,6 +160,9 @@ class AdoptionCreate(ShownRequest):
 
 # --- snapshots
 
+ExistingSnapshot = Annotated[str, Field(min_length=1, max_length=255)]
+"""Other programs take snapshots too, with any name that OpenZFS allows."""
+
 
 class SnapshotCreate(Request):
     """Snapshots of one or several datastores of a pool, in one atomic step."""
@@ -179,7 +182,7 @@ class SnapshotCreate(Request):
 class DeletionCreate(OfDatastore):
     """`names`: snapshots of the datastore, as its list names them."""
 
-    names: Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(min_length=1, max_length=10_000)]
+    names: Annotated[list[ExistingSnapshot], Field(min_length=1, max_length=10_000)]
 
 
 class RetireSnapshots(Request):
@@ -195,7 +198,7 @@ class RollbackCreate(OfSnapshot):
     """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in."""
 
     force: bool = False
-    destroy: Annotated[list[SnapshotName], Field(max_length=10_000)] = []
+    destroy: Annotated[list[ExistingSnapshot], Field(max_length=10_000)] = []
     _may_destroy: bool = PrivateAttr(False)
 
     @property
@@ -208,7 +211,7 @@ class CloneCreate(ShownRequest, OfDatastore):
     """An instant copy, of a snapshot or of now."""
 
     name: DatastoreName
-    snapshot: SnapshotName | None = None
+    snapshot: ExistingSnapshot | None = None
 
 
 class HoldCreate(OfSnapshot):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.target import LunSpace, Status
+from appliance.dataplane.target import LunSpace, Status, TargetUnreachableError
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain.addresses import Address
@@ -118,11 +118,16 @@ class Service:
             raise NotFoundError("pool", pool)
 
     def space(self, datastore: str) -> tuple[Datastore, LunSpace | Admitted | None]:
-        """Space of a datastore: for VMFS the target's count, None if it cannot count; for NFS the NFS server's."""
+        """Space of a datastore: for VMFS the target's count, None if it cannot count; for NFS the NFS server's. Without an answer
+        of either, only the problem.
+        """
         store = domain.find(self.datastores(), datastore, "active")
         if store.kind == domain.NFS:
             return store, file_operations.admitted(self.context, store)
-        return store, self.context.target.lun_space(store.uuid or "")
+        try:
+            return store, self.context.target.lun_space(store.uuid or "")
+        except TargetUnreachableError as error:
+            return store, Admitted(None, counting=False, problem=str(error))
 
     # --- data planes
 

@@ -13,8 +13,8 @@ from support.programs import REPOSITORY
 LINE = re.compile(r"^ {4,}([a-z].*)$|`((?:zvaai|zpool|systemctl) [a-z][^`]*)`", re.MULTILINE)
 ON_ESXI = ("esxcli ", "vmkfstools ")
 CONFIRMED = (
-    "datastore delete ", "datastore forget ", "datastore purge ", "host delete ", "pool upgrade ", "snapshot delete ",
-    "snapshot rollback ",
+    "datastore delete ", "datastore forget ", "datastore purge ", "host delete ", "pool upgrade ", "recover --file ",
+    "recover --from ", "snapshot delete ", "snapshot rollback ",
 )  # fmt: skip
 """These require a confirmation."""
 

@@ -79,8 +79,8 @@ class DatastoreSpaceResponse(Answer):
 
     `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. `admitted` is the sum
     of the files' sizes, each rounded up to the record size, and 16 KiB a file: of a thick datastore at most `size`. While the NFS
-    server is `counting`, a file of a thick datastore can grow by 1 MiB at a time. `problem` says why `admitted` may be wrong
-    or unknown.
+    server is `counting`, a file of a thick datastore can grow by 1 MiB at a time. `problem` says why these
+    bytes may be wrong or are unknown.
     """
 
     thick: bool

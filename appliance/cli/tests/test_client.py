@@ -77,6 +77,18 @@ def test_a_name_is_that_of_the_active_datastore(zvaai: Command) -> None:
     assert code == 4 and f"{old} (deleted)" in printed and f"{new} (deleted)" in printed and "Use the ID" in printed, printed
 
 
+def test_a_deleted_datastore_comes_first_where_one_is_restored_or_purged(zvaai: Command) -> None:
+    old = zvaai.appliance.datastore("vmfs1")
+    zvaai("datastore", "delete", "vmfs1", "--yes", "--wait")
+    new = zvaai.appliance.datastore("vmfs1")
+    zvaai("datastore", "restore", "vmfs1", "--name", "restored", "--wait")
+    assert zvaai.json("datastore", "show", "restored")["id"] == old
+    zvaai("datastore", "delete", "vmfs1", "--yes", "--wait")
+    newest = zvaai.appliance.datastore("vmfs1")
+    zvaai("datastore", "purge", "vmfs1", "--yes", "--wait")
+    assert newest in (left := {store["id"] for store in zvaai.json("datastore", "list")}) and new not in left
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_a_copy_is_suggested_in_recovery_mode_only(zvaai: Command, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
     """On a server that is fine, another server's configuration would replace everything."""
@@ -90,6 +102,25 @@ def test_a_copy_is_suggested_in_recovery_mode_only(zvaai: Command, monkeypatch: 
 def test_a_dry_run_needs_a_copy(zvaai: Command) -> None:
     code, printed = zvaai.run("recover", "--dry-run")
     assert code == 2 and "--from POOL or --file FILE" in printed
+
+
+def test_a_recovery_shows_its_changes_and_asks(zvaai: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    file = tmp_path / "site.json"
+    key = zvaai("configuration", "recovery-key").strip()
+    zvaai("configuration", "backup", str(file), text=f"{PASSWORD}\n")
+    zvaai("group", "create", "newer")
+    words = ("recover", "--file", str(file), "--recovery-key")
+    code, printed = zvaai.run(*words, text=f"{key}\n")
+    assert code == 2 and "host group newer: removed" in printed and "--yes" in printed
+    assert zvaai.run("-o", "json", *words, text=f"{key}\n")[0] == 2 and len(zvaai.json("group", "list")) == 1
+    questions: list[str] = []
+    monkeypatch.setattr("appliance.cli.configuration.confirm", lambda question, _yes: questions.append(question))
+    assert zvaai(*words, text=f"{key}\n").count("host group newer: removed") == 1, "the key is read once"
+    assert questions == ["Replace the whole configuration by this copy?"] and zvaai.json("group", "list") == []
+    zvaai("group", "create", "newest")
+    assert "host group newest: removed" in zvaai(*words, "--yes", text=f"{key}\n")
 
 
 @pytest.mark.parametrize(

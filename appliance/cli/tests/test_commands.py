@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from simulators.target import TargetSimulator
 from sqlalchemy import delete
 
 from appliance.cli.__main__ import application
+from appliance.cli.client import Client
 from appliance.cli.pools import vdevs_of
 from appliance.cli.tests.conftest import Command
 from appliance.database.models import User
@@ -140,7 +142,7 @@ def test_the_chap_name_is_the_iscsi_name_unless_another_is_set(zvaai: Command) -
     assert chap_name() == ESX
     assert chap_name("--name", "esx1-chap") == "esx1-chap"
     assert chap_name() == "esx1-chap"
-    zvaai("host", "chap", "esx1", "--remove")
+    zvaai("host", "chap", "esx1", "--remove", "--yes")
     assert chap_name() == ESX
 
 
@@ -188,6 +190,10 @@ def test_users_are_changed(zvaai: Command) -> None:
         ("schedule", "delete", "often"),
         ("snapshot", "rollback", "vmfs1", "before"),
         ("snapshot", "delete", "vmfs1", "before"),
+        ("schedule", "change", "hourly", "--daily", "3"),
+        ("schedule", "change", "hourly", "--protect", "0d"),
+        ("host", "chap", "esx1", "--remove"),
+        ("iscsi", "target-chap", "--remove"),
     ],
 )
 def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> None:
@@ -195,10 +201,29 @@ def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> Non
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
     zvaai("snapshot", "create", "before", "vmfs1", "--wait")
     zvaai("schedule", "scrub", "often", "tank", "--every", "1w")
+    zvaai("schedule", "create", "hourly", "vmfs1", "--every", "1h", "--daily", "7", "--protect", "1d")
+    zvaai("host", "create", "esx1", "--iqn", ESX)
+    zvaai.sent.clear()
     code, printed = zvaai.run(*words)
-    assert code == 2 and "--yes" in printed
+    assert code == 2 and "--yes" in printed and zvaai.sent == []
     assert [datastore["state"] for datastore in zvaai.json("datastore", "list")] == ["active"]
     zvaai(*words, "--yes")
+
+
+def test_detach_and_abandon_ask(zvaai: Command) -> None:
+    for words in (("pool", "detach", "tank", "/dev/disk/by-id/A"), ("job", "abandon", "0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3")):
+        code, printed = zvaai.run(*words)
+        assert code == 2 and "--yes" in printed and zvaai.sent == []
+        assert zvaai.run(*words, "--yes")[0] in (3, 7) and len(zvaai.sent) == 1
+        zvaai.sent.clear()
+
+
+def test_a_schedule_that_retains_more_does_not_ask(zvaai: Command) -> None:
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    zvaai("schedule", "create", "hourly", "vmfs1", "--every", "1h", "--daily", "7")
+    zvaai("schedule", "change", "hourly", "--daily", "30", "--weekly", "4")
+    code, printed = zvaai.run("schedule", "change", "hourly", "--daily", "8", "--weekly", "5")
+    assert code == 2 and "Lower daily from 30 to 8? The snapshots that hourly no longer retains are destroyed." in printed
 
 
 def test_a_rollback_destroys_the_newer_snapshots_that_it_has_named(zvaai: Command) -> None:
@@ -283,8 +308,6 @@ def test_the_first_admin_types_the_code(zvaai: Command, monkeypatch: pytest.Monk
 
 def test_a_terminal_obeys_no_log_message(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients without a login write to the log, and NFS clients make names."""
-    from appliance.cli.client import Client  # noqa: PLC0415
-
     entry = {"at": "2026-11-29", "unit": "zvaai-api", "priority": "info", "text": "POST /\x1b]0;title\x1b\\\x07\x9b2J"}
     monkeypatch.setattr(Client, "all", lambda *_, **__: [entry])
     replaced = "POST /\N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}\\"
@@ -339,6 +362,10 @@ def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
     assert "P99 MS" in lines[0] and len(lines) in range(20, 27) and any(line.endswith("KiB") for line in lines)
     assert "not foreseen" in zvaai("pool", "history", "tank")
     assert "USED" not in zvaai("host", "history", "esx1", "--range", "year", "--until", "2026-01-01")
+    rows = zvaai("pool", "history", "tank", "--range", "day", "--until", "2026-01-02 00:00Z").splitlines()
+    assert rows[1].startswith("2026-01-01T01:00:00Z ")
+    zvaai("pool", "history", "tank", "--until", "2h")
+    assert zvaai.run("pool", "history", "tank", "--until", "noon")[0] == 7
     assert len(zvaai.json("pool", "history", "tank", "--range", "hour")["load"]["series"]["p99_ms"]) == 360
 
 
@@ -402,6 +429,58 @@ def test_a_job_that_leaves_the_datastore_unserved_has_failed(zvaai: Command, mon
     assert code == 1 and "not served yet: " in printed and "no such path" in printed
     (store,) = zvaai.json("datastore", "list")
     assert store["name"] == "nfs1" and store["state"] == "active"
+
+
+def test_a_pool_whose_datastores_are_not_served_has_a_problem(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from appliance.worker import pool_operations  # noqa: PLC0415
+
+    monkeypatch.setattr(pool_operations, "problems_serving", lambda *_: ["vmfs1 is not served", "nfs1 neither"])
+    code, printed = zvaai.run("pool", "change", "tank", "--warning", "70", "--wait")
+    assert code == 1 and "done, with a problem: vmfs1 is not served; nfs1 neither" in printed
+    assert zvaai.run("-o", "json", "pool", "change", "tank", "--warning", "71", "--wait")[0] == 1
+
+
+def test_a_datastore_and_a_host_are_shown_without_the_target(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    zvaai("host", "create", "esx1", "--iqn", ESX)
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+
+    def away(*_: object) -> None:
+        raise TargetUnreachableError("no answer")
+
+    for query in ("lun_space", "sessions", "status", "targets"):
+        monkeypatch.setattr(zvaai.appliance.target, query, away)
+    assert re.search("^problem +no answer$", zvaai("datastore", "show", "vmfs1"), re.MULTILINE)
+    shown = zvaai("host", "show", "esx1")
+    assert re.search("^sessions +unknown$", shown, re.MULTILINE) and "esxcli" in shown and "no answer" in shown
+    assert zvaai.json("host", "show", "esx1")["sessions"] is None
+
+
+def test_an_adopted_lun_shows_the_names_that_hosts_know(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    call, names = Client.call, {"serial_number": "6001405", "designators": ["naa.6001405"], "vendor": "LIO-ORG", "product": "old"}
+
+    def adopted(client: Client, method: str, path: str, *more: Any, **query: Any) -> Any:
+        answer = call(client, method, path, *more, **query)
+        return answer | {"designation": names} if "designation" in answer else answer
+
+    monkeypatch.setattr(Client, "call", adopted)
+    shown = zvaai("datastore", "show", "vmfs1")
+    assert re.search("^serial number +6001405$", shown, re.MULTILINE) and "LIO-ORG" in shown
+
+
+def test_an_existing_file_is_refused_before_the_work(zvaai: Command, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for words in (("support", "create"), ("configuration", "backup"), ("support", "download", "0b1c2d3e")):
+        code, printed = zvaai.run(*words, str(file), text="password\n")
+        assert code == 4 and printed == f"{file} exists. Remove it, or give another name"
+    assert zvaai.sent == []
+
+
+def test_devices_have_their_guids(zvaai: Command) -> None:
+    """For `zvaai pool detach`, when several devices have one path."""
+    (vdev, *_) = zvaai.json("pool", "show", "tank")["vdevs"]
+    assert "GUID" in (shown := zvaai("pool", "show", "tank")) and all(leaf["guid"] in shown for leaf in (vdev, *vdev["vdevs"]))
 
 
 def test_text_in_brackets_is_no_markup(zvaai: Command) -> None:

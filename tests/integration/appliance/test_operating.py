@@ -152,9 +152,10 @@ def test_the_configuration_is_restored(appliance: Appliance, tmp_path: Path) -> 
     output = appliance.cli("recover", "--file", str(file), "--dry-run")
     assert "host esx: added" in output and "host group newer: removed" in output and "nothing was changed" in output
     assert not appliance.json("host", "list")
-    wrong = appliance.run("recover", "--file", str(file), "--recovery-key", text="AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA\n")
+    words = ("recover", "--file", str(file), "--yes")
+    wrong = appliance.run(*words, "--recovery-key", text="AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA\n")
     assert wrong.returncode == 7 and "not the recovery key" in wrong.stderr, wrong
-    appliance.cli("recover", "--file", str(file))
+    appliance.cli(*words)
 
     def sees() -> list[str]:
         lists = appliance.target.call("luns.list", {"target": appliance.iqn})["luns"]

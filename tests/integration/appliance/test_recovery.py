@@ -41,7 +41,7 @@ def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None
         refused = appliance.run("host", "create", "esx3", "--iqn", "iqn.1998-01.com.vmware:esx3")
         assert refused.returncode == 4 and "recovery mode" in refused.stderr, refused
         assert "suggested: zvaai recover --from tank" in appliance.cli("recover")
-        appliance.cli("recover", "--from", "tank")
+        appliance.cli("recover", "--from", "tank", "--yes")
         assert {host["name"] for host in appliance.json("host", "list")} == {"esx1", "esx2"}
         wait_for(on_pool, "the pool has the configuration that was taken")
         assert "not in recovery mode" in appliance.cli("recover")

@@ -228,7 +228,8 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
     stored.unlink()
     with running_appliance(tmp_path / "b", reconcile_seconds=30, helper=helper) as appliance:
         assert appliance.json("datastore", "list") == []
-        appliance.cli("pool", "import", POOL, "--wait")
+        imported = appliance.run("pool", "import", POOL, "--wait")
+        assert imported.returncode == 1 and "its key is not loaded" in imported.stderr, imported
         locked = {number: uuid for number, uuid in luns.items() if number != encrypted}
         wait_for(lambda: appliance.luns() == locked, "its datastores are served, but for the encrypted one", SECONDS)
         appliance.cli("key", "enter", POOL, text=f"{secret}\n")
