@@ -3,6 +3,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from types import MappingProxyType
 
 from appliance.domain.datastores import VMFS, Datastore, Inventory
@@ -134,7 +135,7 @@ def findings(
         lowered = CLEARED_BELOW_PERCENT if key in opened else 0
         if store.state == "active" and threshold is not None and percent >= threshold - lowered:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {threshold} %"
-            command = f"zvaai datastore {'grow' if store.kind == VMFS else 'quota'} {store.name} SIZE"
+            command = f"zvaai datastore {'grow' if store.kind == VMFS else 'quota'} {quote(store.name)} SIZE"
             remedy = f"Move VMs to another datastore, or run: {command}"
             findings.append(Finding(key, "warning", store.id, text, remedy))
         if store.state == "active" and (store.becoming_thick or (store.thick and store.reserved < store.guaranteed)):
@@ -142,7 +143,7 @@ def findings(
             text, remedy = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest", ROOM_REMEDY
             if store.becoming_thick:
                 text = f"Datastore {store.name} was not made thick, and not thin again: {had} bytes are reserved"
-                remedy = f"Repeat the change, or make it thin: zvaai datastore change {store.name} --thin"
+                remedy = f"Repeat the change, or make it thin: zvaai datastore change {quote(store.name)} --thin"
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, remedy))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
@@ -160,7 +161,8 @@ def originals(stores: Iterable[Datastore]) -> set[str | None]:
 def copy_remedy(store: Datastore, existing: Collection[str | None], dataset: Dataset | None) -> str:
     """Remedy for a copy. It advises destruction only if the original exists, and the copy is certainly not the original."""
     if store.copy_of in existing and dataset is not None and not has_its_guid(dataset):
-        return f"zvaai datastore adopt {store.dataset} NAME --group GROUP; or destroy it: zfs destroy -r {store.dataset}"
+        copy = quote(store.dataset)
+        return f"zvaai datastore adopt {copy} NAME --group GROUP; or destroy it: zfs destroy -r {copy}"
     return COPY_REMEDY
 
 

@@ -305,6 +305,19 @@ def check_size(size: int, block_size: int = GRANULARITY) -> None:
         )
 
 
+def rounded_up(needed: int, block_size: int = GRANULARITY) -> int:
+    """The least size that is allowed for so many bytes, unless that is below SMALLEST."""
+    step = max(GRANULARITY, block_size)
+    return -(-needed // step) * step
+
+
+def size_or_more(needed: int, block_size: int = GRANULARITY) -> str:
+    """The allowed sizes for so many bytes: as the field takes them, and as people write them."""
+    size = max(SMALLEST, rounded_up(needed, block_size))
+    written = f"{size >> 20} MiB" if size % SMALLEST else f"{size >> 30} GiB"
+    return f"{size} ({written}) or more"
+
+
 def dataset_name(root: str, name: str, uuid: str) -> str:
     """Dataset of a new datastore below its `root_of`. The datastore's name can change; the dataset's name cannot."""
     return f"{root if '/' in root else f'{root}/{FOLDER}'}/{name}-{uuid[:8]}"

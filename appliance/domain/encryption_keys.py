@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 
 from appliance.domain.errors import ConflictError
 from appliance.domain.journal import Finding
@@ -34,7 +35,7 @@ def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
             continue
         pool = key.pool
         text = f"The encryption key of pool {pool} was never exported. If the system disk fails, all encrypted data is lost"
-        remedy = f"Run: zvaai key export {pool}. Store the key elsewhere. Then run: zvaai key confirm {pool}"
+        remedy = f"Run: zvaai key export {quote(pool)}. Store the key elsewhere. Then run: zvaai key confirm {quote(pool)}"
         severity = "critical" if now - key.made_at >= CRITICAL_AFTER_S else "warning"
         findings.append(Finding(f"{AREA}:unexported:{pool}", severity, pool, text, remedy))
     return findings
@@ -46,4 +47,4 @@ def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:
     """
     if encrypted and any(key.pool == pool and key.stored and key.exported_at is None for key in keys):
         reason = f"Cannot create another encrypted datastore: the key of pool {pool} was never exported"
-        raise ConflictError(f"{reason}. Run: zvaai key export {pool}")
+        raise ConflictError(f"{reason}. Run: zvaai key export {quote(pool)}")

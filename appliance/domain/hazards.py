@@ -4,6 +4,7 @@
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from shlex import quote
 
 from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
@@ -59,7 +60,7 @@ def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
             "warning",
             store.id,
             f"{store.name} has sync=disabled: a power cut loses writes that hosts believe are stable, and can damage VMFS",
-            f"zfs set sync=standard {store.dataset}",
+            f"zfs set sync=standard {quote(store.dataset)}",
         )
         for store in stores
         if store.state == "active" and store.sync == "disabled"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that create and change datastores: a class per kind of job."""
 
+from shlex import quote
+
 import msgspec
 
 from appliance import decoding
@@ -227,7 +229,8 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
             raise ConflictError("an NFS datastore has a quota, and no size: set its quota", [store.name])
         domain.check_size(request.size, store.block_size)
         if request.size < store.size:
-            raise InvalidError("size", "a datastore cannot shrink: VMFS would lose the data at its end", f"{store.size} or more")
+            allowed = domain.size_or_more(store.size, store.block_size)
+            raise InvalidError("size", "a datastore cannot shrink: VMFS would lose the data at its end", allowed)
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
@@ -258,13 +261,13 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
         if store.kind != domain.NFS:
             raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
         if store.becoming_thick:
-            remedy = f"Wait for it, or make the datastore thin: zvaai datastore change {store.name} --thin"
+            remedy = f"Wait for it, or make the datastore thin: zvaai datastore change {quote(store.name)} --thin"
             raise ConflictError(f"Cannot change the quota: the change to thick is not complete. {remedy}")
         domain.check_size(request.size)
         if store.thick and request.size < store.size:
             thick.check_smaller(context, store.name, store.export, request.size)
         elif not store.thick and request.size < store.referenced:
-            raise InvalidError("size", "the quota would be below the used space", f"{store.referenced} or more")
+            raise InvalidError("size", "the quota would be below the used space", domain.size_or_more(store.referenced))
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:

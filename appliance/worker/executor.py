@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from shlex import quote
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -148,7 +149,7 @@ class Executor:
         """Refuses a job that would wait for an unresponsive pool and then fail."""
         suspended = {pool.name: pool.status for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
         if stuck := sorted(suspended.keys() & set(plan.pools)):
-            remedy = f"If a device has failed, repair it. Then run: zvaai pool device {stuck[0]} DEVICE clear"
+            remedy = f"If a device has failed, repair it. Then run: zvaai pool device {quote(stuck[0])} DEVICE clear"
             raise ConflictError(" ".join([f"Pool {stuck[0]} is suspended.", suspended[stuck[0]], remedy]))
 
     def _run(self) -> None:

@@ -7,6 +7,7 @@ A job's plan holds one of the structures below for its dataset, and one for how 
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -230,10 +231,10 @@ class Nfs:
         for name, others in (("sharenfs", "the kernel's NFS server"), ("sharesmb", "Samba")):
             if name in properties and properties[name].value != "off":
                 reason = f"Cannot adopt {dataset.name}: {others} serves it too ({name}={properties[name].value})"
-                raise ConflictError(f"{reason}. Run: zfs set {name}=off {dataset.name}")
+                raise ConflictError(f"{reason}. Run: zfs set {name}=off {quote(dataset.name)}")
         if isinstance(dataset, Filesystem) and dataset.quota:
             reason = f"Cannot adopt {dataset.name}: its quota of {dataset.quota} bytes also counts snapshots"
-            raise ConflictError(f"{reason}. Run: zfs set refquota={dataset.quota} quota=none {dataset.name}")
+            raise ConflictError(f"{reason}. Run: zfs set refquota={dataset.quota} quota=none {quote(dataset.name)}")
 
     def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
         """The mountpoint changes, so OpenZFS refuses a dataset in use, and then changes nothing."""
@@ -274,7 +275,7 @@ def _first(*choices: Sequence[str] | None) -> tuple[str, ...]:
 def _writable(dataset: Volume | Filesystem) -> None:
     readonly = dataset.properties.get("readonly")
     if readonly is not None and readonly.value == "on":
-        raise ConflictError(f"Cannot adopt {dataset.name}: it is read-only. Run: zfs set readonly=off {dataset.name}")
+        raise ConflictError(f"Cannot adopt {dataset.name}: it is read-only. Run: zfs set readonly=off {quote(dataset.name)}")
 
 
 def _not_covered(context: Context, dataset: str) -> None:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 
 from appliance.dataplane.ganesha import ServedExport
 from appliance.domain.addresses import Address, nearest
@@ -59,11 +60,11 @@ def _store(store: Datastore, export: ServedExport | None, local: Sequence[Addres
             lines = nfs_lines(server, store.share or "", store.name) if server else []
             yield Check("clients", title, OK, ", ".join(clients), "; ".join(lines), store.id)
         else:
-            remedy = f"zvaai datastore change {store.name} --add-client ADDRESS, or --add-group GROUP"
+            remedy = f"zvaai datastore change {quote(store.name)} --add-client ADDRESS, or --add-group GROUP"
             yield Check("clients", title, WARNING, "no client may mount it", remedy, store.id)
     if store.sync == "disabled":
         evidence = "sync=disabled: a power cut loses acknowledged writes"
-        yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {store.dataset}", store.id)
+        yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {quote(store.dataset)}", store.id)
 
 
 def _thick(store: Datastore, space: Admitted) -> Check:

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from appliance.dataplane import reconcile_exports
 from appliance.dataplane.ganesha import Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
@@ -160,4 +161,4 @@ def covered(topmost: Callable[[str], str | None] | None, path: str, dataset: str
     visible = topmost(path) if topmost else dataset
     if visible is None:
         return f"{dataset} is not mounted at {path}. Run: zvaai reconcile"
-    return None if visible == dataset else f"{visible} hides {dataset} at {path}. Run: zfs unmount {visible}"
+    return None if visible == dataset else f"{visible} hides {dataset} at {path}. Run: zfs unmount {quote(visible)}"

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -70,7 +71,9 @@ def _storage(facts: Facts) -> Iterator[Check]:
         cloning = state in (FeatureState.ENABLED, FeatureState.ACTIVE)
         result = OK if cloning else UNKNOWN if state is None else FAILED
         evidence = f"feature@block_cloning is {state.value if state else 'unknown'}"
-        remedy = "" if cloning else f"zpool set feature@block_cloning=enabled {pool.name}; until then XCOPY reads and writes"
+        remedy = (
+            "" if cloning else f"zpool set feature@block_cloning=enabled {quote(pool.name)}; until then XCOPY reads and writes"
+        )
         yield Check("block_cloning", "The pool can clone blocks", result, evidence, remedy, pool.name)
         result = OK if pool.health == "ONLINE" and not pool.error_count else FAILED
         evidence = f"{pool.health}; {pool.status or 'no errors'}"
@@ -93,14 +96,14 @@ def _keys(facts: Facts) -> Iterator[Check]:
     for key in facts.keys:
         pool = key.pool
         if not key.stored:
-            remedy = f"zvaai key enter {pool}; enter the key that was exported on the pool's former server"
+            remedy = f"zvaai key enter {quote(pool)}; enter the key that was exported on the pool's former server"
             yield Check(
                 "key", "The pool's key is stored", FAILED, "without it its encrypted datastores are unreadable", remedy, pool
             )
         elif key.confirmed_at is None:
             state = "it was never exported" if key.exported_at is None else "the export of the key was not confirmed"
             evidence = f"{state}: if the disk of this server fails, all encrypted data is lost"
-            remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
+            remedy = f"zvaai key export {quote(pool)}; write it down elsewhere; zvaai key confirm {quote(pool)}"
             yield Check("key", title, FAILED, evidence, remedy, pool)
         else:
             yield Check("key", title, OK, "it was exported, and confirmed", "", pool)
@@ -152,11 +155,11 @@ def _datastores(facts: Facts) -> Iterator[Check]:
         else:
             yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
         if not store.host_groups:
-            evidence, remedy = "it is presented to no host group", f"zvaai datastore change {store.name} --add-group GROUP"
+            evidence, remedy = "it is presented to no host group", f"zvaai datastore change {quote(store.name)} --add-group GROUP"
             yield Check("presented", "Hosts see the datastore", WARNING, evidence, remedy, store.id)
         if store.sync == "disabled":
             evidence = "sync=disabled: a power cut loses acknowledged writes"
-            yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {store.dataset}", store.id)
+            yield Check("sync", "Writes are stable", FAILED, evidence, f"zfs set sync=standard {quote(store.dataset)}", store.id)
         if store.block_size > 1 << 20:
             evidence = f"blocks of {store.block_size} bytes are larger than VMFS reclaims"
             remedy = "The block size cannot change. Create a datastore with 64 KiB (the default) and move the VMs"
@@ -172,25 +175,25 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     chap_required = bool(setting and setting.value.get("chap_required"))
     iqns = all_initiators(session)
     for host in session.scalars(select(Host).order_by(Host.name)):
-        group = groups.get(host.group_id or "")
+        group, change = groups.get(host.group_id or ""), f"zvaai host change {quote(host.name)}"
         if group is None:
-            evidence, remedy = "it is in none, and sees nothing", f"zvaai host change {host.name} --group GROUP"
+            evidence, remedy = "it is in none, and sees nothing", f"{change} --group GROUP"
             yield Check("grouped", "The host is in a group", WARNING, evidence, remedy, host.id)
         elif group.disabled:
             evidence = f"group {group.name} is not offered {', '.join(group.disabled)}"
-            remedy = f"zvaai group change {group.name} {' '.join(f'--enable {offload}' for offload in group.disabled)}"
+            remedy = f"zvaai group change {quote(group.name)} {' '.join(f'--enable {offload}' for offload in group.disabled)}"
             yield Check("offloads", "The host is offered all offloads", WARNING, evidence, remedy, host.id)
         names = iqns.get(host.id, [])
         if host.group_id in by_nfs and not host.addresses:
             evidence = "it may mount nothing: no address is known"
-            remedy = f"{ON_HOST} esxcli network ip interface ipv4 get. {HERE} zvaai host change {host.name} --add-address ADDRESS"
+            remedy = f"{ON_HOST} esxcli network ip interface ipv4 get. {HERE} {change} --add-address ADDRESS"
             yield Check("address", "The host has an address", FAILED, evidence, remedy, host.id)
         if not names and host.group_id in by_nfs and host.group_id not in by_iscsi:
             continue  # it has no LUN to see
         if not names:
             evidence = "no iSCSI name of it is known"
             names_it = f"{ENABLE}; esxcli iscsi adapter list"
-            remedy = f"{ON_HOST} {names_it}. {HERE} zvaai host change {host.name} --add-iqn IQN"
+            remedy = f"{ON_HOST} {names_it}. {HERE} {change} --add-iqn IQN"
             yield Check("initiator", "The host has an iSCSI name", FAILED, evidence, remedy, host.id)
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
@@ -199,10 +202,10 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap_required and host.chap_secret is None:
             evidence = "CHAP is required, and the host has no secret"
-            yield Check("chap", "The host has a CHAP secret", FAILED, evidence, f"zvaai host chap {host.name}", host.id)
+            yield Check("chap", "The host has a CHAP secret", FAILED, evidence, f"zvaai host chap {quote(host.name)}", host.id)
         elif host.chap_secret is not None:
             try:
                 seal.open(host.chap_secret)
             except SealedError as error:
-                remedy = f"Restore the key. Or set the secret again: zvaai host chap {host.name}"
+                remedy = f"Restore the key. Or set the secret again: zvaai host chap {quote(host.name)}"
                 yield Check("chap", "The host has a CHAP secret", FAILED, str(error), remedy, host.id)

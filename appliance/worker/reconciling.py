@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Collection, Sequence
+from shlex import quote
 
 from sqlalchemy import select
 
@@ -209,7 +210,7 @@ class Reconciling:
                 for store in waiting:
                     text = f"Datastore {store.name} is not served, because its key is not loaded: {error}"
                     is_ours = root == f"{store.pool}/{domain.ENCRYPTED}"
-                    remedy = f"zvaai key enter {store.pool}" if is_ours else f"zfs load-key {root}; zvaai reconcile"
+                    remedy = f"zvaai key enter {quote(store.pool)}" if is_ours else f"zfs load-key {quote(root)}; zvaai reconcile"
                     failures.append(planes.Failure(store.uuid or "", text, remedy=remedy))
         return failures
 

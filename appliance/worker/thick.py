@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain import datastores as domain
@@ -61,13 +62,13 @@ def check_properties(context: Context, dataset: str, record_size: int | None) ->
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
-        raise ConflictError(f"{reason}. Make it thin, or run: zfs set dedup=off {existing}")
+        raise ConflictError(f"{reason}. Make it thin, or run: zfs set dedup=off {quote(existing)}")
     if record_size is None:
         return
     copies = properties.get("copies")
     if copies is not None and copies.value != "1":
         reason = f"its files would take {copies.value} times their size (copies={copies.value})"
-        raise ConflictError(f"{reason}. Make it thin, or run: zfs set copies=1 {existing}")
+        raise ConflictError(f"{reason}. Make it thin, or run: zfs set copies=1 {quote(existing)}")
     name = dataset.partition("/")[0]
     if record_size < PARITY_RECORD_SIZE and any(pool.name == name and has_parity(pool) for pool in context.scan(60).pools):
         reason = f"on raidz and draid, records of {record_size} bytes can take more than their size"
@@ -132,7 +133,7 @@ def make_thin(context: Context, kind: str, dataset: str, size: int) -> None:
     properties = {"refreservation": "none"}
     if kind != domain.VMFS:  # metadata can be in the slack
         used = context.engine.filesystem(dataset).space.referenced
-        properties = sized(max(size, -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
+        properties = sized(max(size, domain.rounded_up(used)), thick=False)
     context.engine.set_properties(dataset, {identity.THICK: "off", **properties})
 
 
@@ -213,7 +214,7 @@ def check_smaller(context: Context, name: str, export: int | None, size: int) ->
     if space.counting:
         raise ConflictError(f"Cannot make {name} smaller: the NFS server still counts what its files need. Try again later")
     if space.admitted > size:
-        raise InvalidError("size", f"its files need {space.admitted} bytes", f"{space.admitted} or more")
+        raise InvalidError("size", f"its files need {space.admitted} bytes", domain.size_or_more(space.admitted))
 
 
 def resize(context: Context, dataset: str, size: int, was: int) -> None:
@@ -291,10 +292,11 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
 def rollback_refused(name: str, error: zfs.OutOfSpace) -> ConflictError:
     """Nothing was destroyed or changed."""
     if error.quota:
-        remedy = f"Raise its quota: zvaai datastore quota {name} SIZE"
+        remedy = f"Raise its quota: zvaai datastore quota {quote(name)} SIZE"
         return ConflictError(f"Cannot roll back {name}: the snapshot has more data than its quota. {remedy}")
     needs = "what was written since the snapshot must be reserved again, and the pool has less space"
-    return ConflictError(f"Cannot roll back {name}: {needs}. Make it thin first: zvaai datastore change {name} --thin --wait")
+    remedy = f"Make it thin first: zvaai datastore change {quote(name)} --thin --wait"
+    return ConflictError(f"Cannot roll back {name}: {needs}. {remedy}")
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:

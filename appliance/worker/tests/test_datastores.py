@@ -94,7 +94,7 @@ def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
     assert appliance.get(f"/datastores/{store}")["size"] == str(3 * GIB)
     answer = appliance.request("POST", f"/datastores/{store}/grow", {"size": str(2 * GIB)})
     assert answer.status_code == 422 and answer.json is not None
-    assert answer.json["errors"][0]["field"] == "size" and str(3 * GIB) in answer.json["errors"][0]["allowed"]
+    assert answer.json["errors"][0]["field"] == "size" and answer.json["errors"][0]["allowed"] == f"{3 * GIB} (3 GiB) or more"
 
 
 def test_restore_omits_a_deleted_group(appliance: Appliance) -> None:
@@ -193,6 +193,30 @@ def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     appliance.job("POST", f"/datastores/{clone}/purge")
     appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two", "three"]})
     assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+
+
+def test_snapshots_of_other_programs_are_destroyed_and_cloned(appliance: Appliance) -> None:
+    """With names that the appliance does not give."""
+    store, names = appliance.datastore("first"), ("one", "before the update", "x" * 70)
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    for name in names:
+        appliance.simulator.snapshot([f"{dataset}@{name}"])
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": names[1]})["result"]["datastore"]
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": list(names[1:])})
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("needed", "block_size", "proposed"),
+    [(1, 1, (GIB, "1 GiB")), (GIB + 1, 1, (GIB + (1 << 20), "1025 MiB")), (3 * GIB, 1, (3 * GIB, "3 GiB")),
+     (GIB + 1, 16 << 20, (GIB + (16 << 20), "1040 MiB"))],
+)  # fmt: skip
+def test_a_refusal_proposes_a_size_that_is_accepted(needed: int, block_size: int, proposed: tuple[int, str]) -> None:
+    size, written = proposed
+    assert domain.size_or_more(needed, block_size) == f"{size} ({written}) or more"
+    domain.check_size(size, block_size)
 
 
 def test_snapshots_of_several_are_of_one_moment(appliance: Appliance) -> None:

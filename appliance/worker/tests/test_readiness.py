@@ -45,6 +45,13 @@ def test_two_paths_are_two_interfaces(
     assert ("--replace 0.0.0.0:3260" in remedy) == (result == "warning" and at == ["0.0.0.0:3260"]), "it excludes other portals"
 
 
+def test_names_with_spaces_are_quoted_in_commands(appliance: Appliance) -> None:
+    group = appliance.group("two words")
+    appliance.datastore("vmfs1", host_groups=[group])
+    remedies = {check["id"]: check["remedy"] for check in appliance.get("/readiness")["checks"]}
+    assert "zvaai host change 'host of two words' --add-iqn IQN" in remedies["initiator"]
+
+
 def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     appliance.group("cluster", ESX)
     listening(appliance, monkeypatch, [FIRST, SECOND], "0.0.0.0:3260")

@@ -11,7 +11,7 @@ import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
-from appliance.dataplane.target import LunSpace
+from appliance.dataplane.target import LunSpace, TargetUnreachableError
 from appliance.worker import reservations, thick
 from appliance.worker.tests.test_files import until
 from appliance.zfs.errors import OutOfSpace, PoolBusy, UnexpectedFailure
@@ -242,3 +242,14 @@ def test_unique_bytes_of_a_lun(appliance: Appliance) -> None:
     shares(appliance, store, 65536)
     space = appliance.get(f"/datastores/{store}/space")
     assert (space["shared"], space["unique"], space["unique_exact"]) == ("65536", str(GIB - 65536), True)
+
+
+def test_without_the_target_the_known_space_of_a_lun_is_shown(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("first")
+
+    def away(_uuid: str) -> None:
+        raise TargetUnreachableError("no answer")
+
+    monkeypatch.setattr(appliance.target, "lun_space", away)
+    space = appliance.get(f"/datastores/{store}/space")
+    assert (space["problem"], space["size"], space["unique"]) == ("no answer", str(GIB), None) and space["allocated"]

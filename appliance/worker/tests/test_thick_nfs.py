@@ -88,9 +88,9 @@ def test_it_grows_and_shrinks_with_all_that_is_reserved(appliance: Appliance) ->
 def test_it_does_not_become_smaller_than_its_files_need(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 2 * GIB, thick=True)
     nas(appliance).put(details(appliance, store)["export"], "disk-flat.vmdk", GIB)
-    needed = GIB + 16384
     problem = refused(appliance, "POST", f"/datastores/{store}/quota", size(str(GIB)), status=422)
-    assert f"{needed} or more" in str(problem)
+    assert problem["errors"][0]["reason"] == f"its files need {GIB + 16384} bytes"
+    assert problem["errors"][0]["allowed"] == f"{GIB + MIB} (1025 MiB) or more", "a size that is accepted"
     nas(appliance).counting = True
     assert "still counts" in refused(appliance, "POST", f"/datastores/{store}/quota", size(str(GIB)))["detail"]
 
