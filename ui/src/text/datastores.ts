@@ -120,7 +120,9 @@ export const datastores = {
       blockSize: "Block size",
       blockSizeHelp: "64 KiB suits VMFS. Smaller blocks need more metadata.",
       recordSize: "Record size",
-      recordSizeHelp: "Clones share whole records. 64 KiB suits virtual disks. A thick datastore on raidz needs 128 KiB.",
+      recordSizeDefault: "Default",
+      recordSizeHelp:
+        "Clones share whole records. The default is 64 KiB. A thick datastore on raidz or draid needs 128 KiB or more; its default is 128 KiB.",
       threshold: "Warn hosts at",
       thresholdHelp: "Percent of the size, or empty for no warning. Hosts get a thin provisioning threshold event.",
       thresholdWrong: "Enter a whole number from 1 to 99.",

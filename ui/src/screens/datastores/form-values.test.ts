@@ -8,6 +8,7 @@ import {
   isTooThick,
   nameProblem,
   NOTHING_YET,
+  recordSizeOf,
   sizeProblem,
   vmfsProblem,
 } from "./form-values";
@@ -62,13 +63,27 @@ describe("form values", () => {
     const clients = "192.0.2.1, 2001:db8::/32";
     const chosen = { ...NOTHING_YET, name: "a", size: "1 GiB", thick: true, threshold: "no", clients, sync: "always" } as const;
     const nfs = requestOf({ ...chosen, kind: "nfs" });
-    expect(nfs).toHaveProperty("record_size", 65536);
+    expect(nfs).not.toHaveProperty("record_size");
+    expect(requestOf({ ...chosen, kind: "nfs", recordSize: 65536 })).toHaveProperty("record_size", 65536);
+    expect(requestOf({ ...chosen, recordSize: 65536 })).not.toHaveProperty("record_size");
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
     expect(nfs).toMatchObject({ thick: true, sync: "always" });
     expect(nfs).not.toHaveProperty("block_size");
     expect(vmfsProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
     expect(vmfsProblem(chosen)).toBeDefined();
     expect(requestOf(chosen)).not.toHaveProperty("clients");
+  });
+  it.each([
+    ["mirror", false, 65536],
+    ["mirror", true, 65536],
+    ["raidz2", false, 65536],
+    ["raidz2", true, 131072],
+    ["draid1", true, 131072],
+    [null, true, null],
+  ] as const)("has on %s, thick %s, the record size %s by default", (kind, thick, size) => {
+    const pool = kind === null ? undefined : ({ vdevs: [{ kind: "disk" }, { kind }] } as Pool);
+    expect(recordSizeOf({ ...NOTHING_YET, kind: "nfs", thick }, pool)).toBe(size);
+    expect(recordSizeOf({ ...NOTHING_YET, kind: "nfs", thick, recordSize: 16384 }, pool)).toBe(16384);
   });
   it.each(["", "192.0.2.1", "192.0.2.0/24 2001:db8::1"])("takes clients %s", (clients) =>
     expect(clientsProblem({ ...NOTHING_YET, kind: "nfs", clients })).toBeUndefined(),

@@ -27,7 +27,8 @@ export interface FormValues {
   readonly compression: (typeof COMPRESSIONS)[number];
   readonly sync: (typeof SYNCS)[number];
   readonly blockSize: (typeof BLOCK_SIZES)[number];
-  readonly recordSize: (typeof RECORD_SIZES)[number];
+  /** Null for the service's default. */
+  readonly recordSize: (typeof RECORD_SIZES)[number] | null;
   /** As typed; empty for none. */
   readonly threshold: string;
   /** As typed; empty for the next free one. */
@@ -49,7 +50,7 @@ export const NOTHING_YET: FormValues = {
   compression: "lz4",
   sync: "standard",
   blockSize: 65536,
-  recordSize: 65536,
+  recordSize: null,
   threshold: "",
   lun: "",
   encrypted: false,
@@ -113,6 +114,12 @@ export function isTooThick(values: FormValues, pool: Pool | undefined): boolean 
   return values.thick && bytes !== null && pool?.available != null && bytes > BigInt(pool.available);
 }
 
+/** Record size of the new datastore: the chosen one, else the service's default; null if the pool is not known. */
+export function recordSizeOf({ recordSize, thick }: FormValues, pool: Pool | undefined): number | null {
+  if (recordSize !== null || pool === undefined) return recordSize;
+  return thick && pool.vdevs.some(({ kind }) => /^(raidz|draid)/.test(kind)) ? 131072 : 65536;
+}
+
 /** The request's body. Only for input without problems. */
 export function requestOf(values: FormValues): DatastoreCreate {
   const common: DatastoreCreate = {
@@ -127,7 +134,12 @@ export function requestOf(values: FormValues): DatastoreCreate {
     host_groups: [...values.groups],
   };
   if (values.kind === "nfs")
-    return { ...common, record_size: values.recordSize, clients: clientsOf(values), anyone: values.anyone };
+    return {
+      ...common,
+      ...(values.recordSize === null ? {} : { record_size: values.recordSize }),
+      clients: clientsOf(values),
+      anyone: values.anyone,
+    };
   return {
     ...common,
     block_size: values.blockSize,

@@ -23,6 +23,7 @@ import {
   lunProblem,
   nameProblem,
   RECORD_SIZES,
+  recordSizeOf,
   sizeOf,
   sizeProblem,
   SYNCS,
@@ -167,9 +168,13 @@ function MoreSettings({ values, change, fieldProblem }: MoreProps) {
           id="record-size"
           label={words.size.recordSize}
           help={words.size.recordSizeHelp}
-          value={String(values.recordSize)}
-          options={RECORD_SIZES.map((size) => [String(size), formatBytes(size)])}
-          onChange={(chosen) => change({ recordSize: RECORD_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
+          value={String(values.recordSize ?? "")}
+          options={[
+            ["", words.size.recordSizeDefault],
+            ...RECORD_SIZES.map((size) => [String(size), formatBytes(size)] as const),
+          ]}
+          onChange={(chosen) => change({ recordSize: RECORD_SIZES.find((size) => String(size) === chosen) ?? null })}
+          problem={fieldProblem("record_size")}
         />
       ) : (
         <>
@@ -227,15 +232,20 @@ interface ReviewProps extends StepProps {
   readonly onRetry: () => void;
 }
 
-export function ReviewStep({ values, groups, problem, onRetry }: ReviewProps) {
+export function ReviewStep({ values, pools, groups, problem, onRetry }: ReviewProps) {
   const { review } = words;
+  const pool = pools.find((candidate) => candidate.name === values.pool);
   const seen = groups.filter((group) => values.groups.includes(group.id)).map((group) => group.name);
   return (
     <>
       <h2 className="zv-step-title">{review.title}</h2>
       <p>{review.lead}</p>
       {problem !== null && <ProblemAlert problem={problem} onRetry={onRetry} />}
-      {values.kind === "nfs" ? <NfsSettings values={values} seen={seen} /> : <VmfsSettings values={values} seen={seen} />}
+      {values.kind === "nfs" ? (
+        <NfsSettings values={values} pool={pool} seen={seen} />
+      ) : (
+        <VmfsSettings values={values} seen={seen} />
+      )}
     </>
   );
 }
@@ -276,8 +286,9 @@ function VmfsSettings({ values, seen }: SettingsProps) {
   );
 }
 
-function NfsSettings({ values, seen }: SettingsProps) {
+function NfsSettings({ values, pool, seen }: SettingsProps & { readonly pool: Pool | undefined }) {
   const { review } = words;
+  const recordSize = recordSizeOf(values, pool);
   const size = sizeOf(values) ?? 0n;
   const clients = clientsOf(values);
   const quota = `${formatBytes(size.toString())} (${formatWhole(size)})`;
@@ -289,7 +300,7 @@ function NfsSettings({ values, seen }: SettingsProps) {
           [review.filesystem, <code key="dataset">{review.datasetNew(values.pool, values.name)}</code>],
           [review.refquota, values.thick ? review.andSlack(quota) : quota],
           [review.refreservation, values.thick ? review.refreservationThickNfs : text.common.none],
-          [review.recordsize, formatBytes(values.recordSize)],
+          [review.recordsize, recordSize === null ? words.size.recordSizeDefault : formatBytes(recordSize)],
           [review.compression, values.compression],
           [review.encryption, values.encrypted ? review.encryptionOn : "off"],
           [review.sync, values.sync],

@@ -30,6 +30,7 @@ const STEP_OF: Readonly<Record<string, string>> = {
   soft_threshold: "size",
   lun: "size",
   encrypted: "size",
+  record_size: "size",
   host_groups: "hosts",
   clients: "hosts",
 };

@@ -117,7 +117,9 @@ export const datastores: Texts["datastores"] = {
       blockSize: "Blockgröße",
       blockSizeHelp: "64 KiB passt zu VMFS. Kleinere Blöcke brauchen mehr Metadaten.",
       recordSize: "Record-Größe",
-      recordSizeHelp: "Klone teilen ganze Records. 64 KiB passt zu virtuellen Disks. Thick auf raidz braucht 128 KiB.",
+      recordSizeDefault: "Standard",
+      recordSizeHelp:
+        "Klone teilen ganze Records. Standard sind 64 KiB. Thick auf raidz oder draid braucht mindestens 128 KiB; das ist dort der Standard.",
       threshold: "Hosts warnen bei",
       thresholdHelp: "Prozent der Größe, oder leer für keine Warnung. Hosts bekommen ein Thin-Provisioning-Ereignis.",
       thresholdWrong: "Geben Sie eine ganze Zahl von 1 bis 99 ein.",
