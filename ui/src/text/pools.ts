@@ -213,6 +213,8 @@ export const pools = {
     disk: "New disk",
     none: "No free disk and no spare. Add a disk, then try again.",
     spare: "spare",
+    carrying: "Also show disks that have data",
+    content: (what: string) => `content: ${what}`,
     submit: "Replace",
   },
   attach: {

@@ -7,10 +7,11 @@ import { createElement } from "react";
 import { afterEach, expect, it } from "vitest";
 import { beginService, service } from "./border";
 import { App, newCache } from "../../src/app";
+import { text } from "../../src/text";
 import { open } from "./opened";
 import { dialog, fill, isDisabled, isReady, newUser, press, toPress, until } from "./page";
 import { problemBody } from "./problems";
-import { begun, DISKS, ID, session } from "./world";
+import { begun, DISKS, ID, page, session, world } from "./world";
 
 afterEach(cleanup);
 
@@ -59,6 +60,35 @@ it.each([
   await until("the dialog stays", () => !scope.isConnected);
   const forces = service.sent.map(({ body, search }) => (method === "PUT" ? (body as { force: boolean }).force : search));
   expect(forces).toEqual(method === "PUT" ? [false, true] : ["?force=false", "?force=true"]);
+});
+
+it.each([
+  ["Replace", "Replace"],
+  ["Attach a disk", "Attach"],
+] as const)("%s takes a disk with old content only after a choice, a refusal and a tick", async (action, submit) => {
+  const { items } = world["/disks"] as { readonly items: readonly { readonly in_use: boolean }[] };
+  const disks = items.map((disk) => (disk.in_use ? disk : { ...disk, used_by: "ext4" }));
+  const [device = "", , old = ""] = DISKS;
+  const { user, scope } = await open("/pools/tank", [`Actions for ${device}`, action], { "/disks": page(...disks) });
+  await until("it does not say so", () => scope.textContent.includes(text.pools.replace.none));
+  await fill(user, scope, text.pools.replace.carrying, true);
+  const radios = await until("no disk", () => [...scope.querySelectorAll<HTMLInputElement>("input[type=radio]")]);
+  expect(radios.map(({ checked }) => checked)).toEqual([false, false]);
+  expect(isReady(submit, scope)).toBe(false);
+  expect(scope.textContent).toContain(text.pools.replace.content("ext4"));
+  await fill(user, scope, old, true);
+  await fill(user, scope, text.pools.replace.carrying, false);
+  expect([...scope.querySelectorAll<HTMLInputElement>("input[type=radio]")].map(({ checked }) => checked)).toEqual([true]);
+  service.answers = [
+    { status: 409, body: problemBody(409, { can_force: true }) },
+    { status: 202, body: begun },
+  ];
+  await press(user, [submit], scope);
+  await until("it does not offer force", () => toPress("Continue anyway", scope));
+  await fill(user, scope, text.datastores.detail.actions.forceHelp, true);
+  await press(user, ["Continue anyway"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map(({ body }) => body)).toEqual([false, true].map((force) => ({ device, new_device: old, force })));
 });
 
 it.each([

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Actions on a device of a pool, with a dialog for each. The service checks requests; its refusals are shown. */
 
-import { FormGroup, Radio } from "@patternfly/react-core";
+import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
@@ -13,7 +13,7 @@ import { JobDialog, type Place } from "../../parts/job-dialog";
 import { QueryBoundary } from "../../parts/states";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
-import { candidatesFor, nameOf } from "./layout";
+import { candidatesFor, nameOf, type Candidate } from "./layout";
 
 const words = text.pools;
 
@@ -119,6 +119,15 @@ function DropDevice({ pool, device, action, ...job }: AboutDevice & { readonly a
   );
 }
 
+function about({ disk, spare, content }: Candidate): string {
+  const parts = [
+    ...(disk === undefined ? [] : [disk.model, disk.serial, formatBytes(disk.size)]),
+    ...(spare ? [words.replace.spare] : []),
+    ...(content === null ? [] : [words.replace.content(content)]),
+  ];
+  return parts.filter((part) => part !== "").join(", ");
+}
+
 /** A new device in place of another, or as a further mirror. */
 function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly action: "replace" | "attach" }) {
   const said = words[action];
@@ -126,6 +135,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
   const query = useQuery(disksQuery);
   const mayForce = useMay("admin");
   const [disk, setDisk] = useState("");
+  const [carrying, setCarrying] = useState(false);
   // A chosen disk can leave the list.
   const isUsable = candidatesFor(pool, query.data ?? []).some((item) => item.path === disk);
   return (
@@ -148,28 +158,36 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
         <QueryBoundary query={query} what={words.disks.list}>
           {(disks) => {
             const usable = candidatesFor(pool, disks);
-            if (usable.length === 0) return <p>{words.replace.none}</p>;
+            // A chosen disk stays visible, even if it turns out to contain data.
+            const shown = usable.filter(({ path, content }) => carrying || content === null || path === disk);
             return (
-              <FormGroup role="radiogroup" label={words.replace.disk} fieldId="new-device">
-                {usable.map((item, index) => (
-                  <Radio
-                    key={item.path}
-                    id={`new-device-${index}`}
-                    name="new-device"
-                    label={item.path}
-                    description={[
-                      item.disk?.model ?? "",
-                      item.disk?.serial ?? "",
-                      item.disk === undefined ? "" : formatBytes(item.disk.size),
-                      item.spare ? words.replace.spare : "",
-                    ]
-                      .filter((part) => part !== "")
-                      .join(", ")}
-                    isChecked={disk === item.path}
-                    onChange={() => setDisk(item.path)}
+              <>
+                {usable.some(({ content }) => content !== null) && (
+                  <Checkbox
+                    id="new-device-carrying"
+                    label={words.replace.carrying}
+                    isChecked={carrying}
+                    onChange={(_event, on) => setCarrying(on)}
                   />
-                ))}
-              </FormGroup>
+                )}
+                {shown.length === 0 ? (
+                  <p>{words.replace.none}</p>
+                ) : (
+                  <FormGroup role="radiogroup" label={words.replace.disk} fieldId="new-device">
+                    {shown.map((item, index) => (
+                      <Radio
+                        key={item.path}
+                        id={`new-device-${index}`}
+                        name="new-device"
+                        label={item.path}
+                        description={about(item)}
+                        isChecked={disk === item.path}
+                        onChange={() => setDisk(item.path)}
+                      />
+                    ))}
+                  </FormGroup>
+                )}
+              </>
             );
           }}
         </QueryBoundary>

@@ -72,7 +72,8 @@ it("nameOf is the path where only one device has it", () => {
 });
 
 describe("candidatesFor", () => {
-  const disk = (path: string, used_by: string | null) => ({ path, used_by }) as Disk;
+  const disk = (path: string, used_by: string | null) =>
+    ({ path, used_by, in_use: used_by?.startsWith("pool") === true }) as Disk;
   const spare = (path: string, health: string) => ({ role: "spare", path, health, vdevs: [] as Vdev[] }) as unknown as Vdev;
   const candidates = (pool: Vdev[], disks: Disk[]) =>
     candidatesFor({ vdevs: pool } as Pool, disks).map((candidate) => [
@@ -98,8 +99,12 @@ describe("candidatesFor", () => {
     ]);
   });
 
-  it("offers free disks, and no spare that is in use", () => {
-    const disks = [disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null), disk("/dev/sdd", "ext4")];
-    expect(candidates([spare("/dev/sdb1", "INUSE")], disks)).toEqual([["/dev/sdc", false, "/dev/sdc"]]);
+  it("offers free disks, then those with old content, and no disk or spare that is in use", () => {
+    const disks = [disk("/dev/sda", "ext4"), disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null)];
+    const offered = candidatesFor({ vdevs: [spare("/dev/sdb1", "INUSE")] } as Pool, disks);
+    expect(offered.map(({ path, content }) => [path, content])).toEqual([
+      ["/dev/sdc", null],
+      ["/dev/sda", "ext4"],
+    ]);
   });
 });

@@ -78,19 +78,24 @@ export interface Candidate {
   readonly path: string;
   readonly disk: Disk | undefined;
   readonly spare: boolean;
+  /** Old content that is lost, for example a file system; null for a free disk and a spare. */
+  readonly content: string | null;
 }
 
-/** The pool's unused spares, even if the list of disks has another name for the disk; then unused disks. */
+/** The pool's unused spares, even if the list of disks has another name for the disk; free disks; disks with old content. */
 export function candidatesFor(pool: Pool, disks: readonly Disk[]): Candidate[] {
   const spares = pool.vdevs
     .filter(({ role, health }) => role === "spare" && health === "AVAIL")
     .flatMap(({ path }): Candidate[] => {
       if (path == null) return [];
       const disk = disks.find((candidate) => isOfDisk(path, candidate.path));
-      return [{ path: disk?.path ?? path, disk, spare: true }];
+      return [{ path: disk?.path ?? path, disk, spare: true, content: null }];
     });
-  const free = disks.filter((disk) => disk.used_by == null && !spares.some((spare) => spare.path === disk.path));
-  return [...spares, ...free.map((disk) => ({ path: disk.path, disk, spare: false }))];
+  const others = disks
+    .filter((disk) => !disk.in_use && !spares.some((spare) => spare.path === disk.path))
+    .map((disk): Candidate => ({ path: disk.path, disk, spare: false, content: disk.used_by ?? null }));
+  const isFree = ({ content }: Candidate) => content === null;
+  return [...spares, ...others.filter(isFree), ...others.filter((candidate) => !isFree(candidate))];
 }
 
 /** A row of the tree of vdevs. */

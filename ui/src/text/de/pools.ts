@@ -218,6 +218,8 @@ export const pools: Texts["pools"] = {
     disk: "Neue Disk",
     none: "Keine freie Disk und kein Spare. Fügen Sie eine Disk hinzu, dann versuchen Sie es erneut.",
     spare: "Spare",
+    carrying: "Auch Disks mit Daten zeigen",
+    content: (what) => `Inhalt: ${what}`,
     submit: "Ersetzen",
   },
   attach: {
