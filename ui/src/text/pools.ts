@@ -306,6 +306,7 @@ export const pools = {
       none: "None",
       asleep: "Asleep",
       failed: "Failing",
+      hot: "Too hot: check the fans",
       warning: "Warning",
       passed: "Passed",
       unknown: "Not known",

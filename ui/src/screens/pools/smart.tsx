@@ -5,17 +5,21 @@ import { Label } from "@patternfly/react-core";
 import { Facts, type Fact } from "../../parts/facts";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
-import { verdictOf, type Smart } from "./verdict";
+import { verdictOf, type Smart, type Verdict } from "./verdict";
 import { formatWhole } from "../../format/number";
 
 const words = text.pools.disks.smart;
-const STATUS = { failed: "danger", warning: "warning", passed: "success" } as const;
+const STATUS: Partial<Record<Verdict, "danger" | "warning" | "success">> = {
+  failed: "danger",
+  hot: "warning",
+  warning: "warning",
+  passed: "success",
+};
 
 export function SmartLabel({ smart }: { readonly smart: Smart | null }) {
   const verdict = verdictOf(smart);
-  const status = verdict === "failed" || verdict === "warning" || verdict === "passed" ? STATUS[verdict] : undefined;
   return (
-    <Label isCompact status={status}>
+    <Label isCompact status={STATUS[verdict]}>
       {words[verdict]}
     </Label>
   );

@@ -311,6 +311,7 @@ export const pools: Texts["pools"] = {
       none: "Keine",
       asleep: "Schläft",
       failed: "Fällt aus",
+      hot: "Zu heiß: Lüfter prüfen",
       warning: "Warnung",
       passed: "Bestanden",
       unknown: "Unbekannt",
