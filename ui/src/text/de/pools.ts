@@ -284,7 +284,7 @@ export const pools: Texts["pools"] = {
   clear: {
     action: "Fehler löschen",
     title: (device) => `Fehler von ${device} löschen?`,
-    lead: "Setzt die Fehlerzähler auf null und benutzt ein gestörtes Gerät wieder. Notieren Sie die Zähler vorher: Sie zeigen, ob das Gerät ausfällt.",
+    lead: "Setzt die Fehlerzähler auf null und benutzt ein beeinträchtigtes oder gestörtes Gerät wieder. Notieren Sie die Zähler vorher: Sie zeigen, ob das Gerät ausfällt.",
     submit: "Fehler löschen",
   },
   disks: {
