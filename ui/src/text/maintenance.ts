@@ -22,7 +22,7 @@ export const maintenance = {
   },
   power: {
     title: "Reboot and shut down",
-    lead: "Hosts wait while the server reboots. Running jobs continue afterwards.",
+    lead: "Hosts have no datastores while the server reboots. Running jobs continue afterwards.",
     iscsi: "iSCSI hosts",
     nfs: "NFS clients",
     users: "Console users",
@@ -32,7 +32,7 @@ export const maintenance = {
     reboot: {
       action: "Reboot",
       title: "Reboot the server?",
-      lead: "VMs on these hosts wait until the server serves again.",
+      lead: "Shut down the VMs of these hosts first. ESXi waits 140 s for a disk, and a physical server often boots for longer.",
       begun: "The server restarts",
       begunLead: "This page opens the console again when the server answers.",
     },

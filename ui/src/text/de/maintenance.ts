@@ -22,7 +22,7 @@ export const maintenance: Texts["maintenance"] = {
   },
   power: {
     title: "Neu starten und herunterfahren",
-    lead: "Hosts warten, während der Server neu startet. Laufende Jobs gehen danach weiter.",
+    lead: "Hosts haben keine Datastores, während der Server neu startet. Laufende Jobs gehen danach weiter.",
     iscsi: "iSCSI-Hosts",
     nfs: "NFS-Clients",
     users: "Benutzer der Konsole",
@@ -32,7 +32,7 @@ export const maintenance: Texts["maintenance"] = {
     reboot: {
       action: "Neu starten",
       title: "Server neu starten?",
-      lead: "VMs auf diesen Hosts warten, bis der Server wieder bereit ist.",
+      lead: "Fahren Sie zuerst die VMs dieser Hosts herunter. ESXi wartet 140 s auf eine Disk, und ein physischer Server startet oft länger.",
       begun: "Der Server startet neu",
       begunLead: "Diese Seite öffnet die Konsole wieder, sobald der Server antwortet.",
     },
