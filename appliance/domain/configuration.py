@@ -93,8 +93,7 @@ def replace(session: Session, seal: Seal, content: Content, caller: str) -> None
 
 def _replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
     admin = session.get_one(User, caller)
-    areas = [area for key in session.scalars(select(Schedule.id)) for area in (f"schedule-{key}", f"schedule-missing-{key}")]
-    areas += [receivers.area(key) for key in session.scalars(select(Receiver.id))]
+    before = {*session.scalars(select(Schedule.id)), *session.scalars(select(Receiver.id))}
     users = [row for row in content["users"] if row["id"] != admin.id and row["name"] != admin.name]
     passwords = {row["id"]: row["password_hash"] for row in users if not row["disabled"]}
     ended = [
@@ -125,7 +124,11 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
             logins.write(session, seal, row["name"], row["value"])
         else:
             session.merge(Setting(name=row["name"], value=row["value"]))
-    for area in areas:  # what is still true comes back
+    runs = {
+        *session.scalars(select(Schedule.id).where(Schedule.enabled)),
+        *session.scalars(select(Receiver.id).where(Receiver.enabled)),
+    }
+    for area in (area for key in before - runs for area in (f"schedule-{key}", f"schedule-missing-{key}", receivers.area(key))):
         update_alerts(session, area, [])
     # The target is given each CHAP secret again. A schedule that is new here runs when it is due, not at once.
     session.execute(update(Host).values(chap_revision=Host.chap_revision + 1))

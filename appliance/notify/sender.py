@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
 
 from sqlalchemy.orm import Session
 
@@ -91,7 +92,7 @@ class Sender:
             if tried.attempts < _REPORTED_AFTER and tried.state == receivers.PENDING:
                 return
             text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
-            commands = (f"zvaai receiver {verb} {receiver.name}" for verb in ("deliveries", "test"))
+            commands = (f"zvaai receiver {verb} {quote(receiver.name)}" for verb in ("deliveries", "test"))
             remedy = f"Check its address and the network. Run: {'; '.join(commands)}"
             findings = [Finding(f"{area}:failing", "warning", receiver.name, text, remedy)]
         update_alerts(session, area, findings)

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from shlex import quote
 
 from sqlalchemy import select
 
@@ -78,7 +79,7 @@ class Periodic:
                 due, slot = schedules.due(schedule, self.now()), schedules.slot(schedule, self.now())
             except InvalidError as error:  # its time zone is unknown since an upgrade of tzdata
                 with self._context.store.session() as session:
-                    remedy = f"change its time zone: zvaai schedule change {schedule.name} --time-zone UTC"
+                    remedy = f"change its time zone: zvaai schedule change {quote(schedule.name)} --time-zone UTC"
                     schedules.ended(session, schedule.id, str(error), remedy=remedy)
                 continue
             if not due:
@@ -91,6 +92,7 @@ class Periodic:
             away = any(store.id in missing and store.state == "missing" for store in stores)
             present = sorted(set(schedule.datastores) & active)
             problem: str | None = None
+            remedy = "zvaai job list --state failed"
             try:  # after a crash before the slot is stored, the same job is found
                 self._submit_due(schedule, present, f"schedule {schedule.id} {slot} {schedule.attempted_at}")
             except UnavailableError:
@@ -98,6 +100,7 @@ class Periodic:
             except ConflictError as error:  # retried in the next run, until the slot ends
                 _log.info("schedule %s: %s", schedule.name, error)
                 problem, slot = str(error), schedule.attempted_at or 0.0
+                remedy = "It is tried again until the next slot"
             except DomainError as error:
                 problem = str(error)
             if schedule.kind != schedules.SCRUB and not present:  # until its pool is back, or the slot ends
@@ -105,7 +108,7 @@ class Periodic:
             with self._context.store.session() as session:
                 schedules.attempted(session, schedule.id, slot, missing, away=away)
                 if problem is not None:
-                    schedules.ended(session, schedule.id, problem)
+                    schedules.ended(session, schedule.id, problem, remedy=remedy)
         self._overdue()
         self.retention()
 

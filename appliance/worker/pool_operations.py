@@ -151,7 +151,7 @@ class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
             if value is None:
                 context.engine.inherit_property(plan.pool, name)
         advance("updating the target", 60)
-        problems = problems_serving(context, self.kind)
+        problems = problems_serving(context, self.kind, pool=plan.pool)
         update_capacity_alerts(context)
         return PoolResult(pool=plan.pool, problems=problems)
 
@@ -191,7 +191,8 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
             jobs.end_abandoned_exports(session, guid)
         outside = _keep_unmounted(context, imported[guid], guid)
         advance("serving its datastores", 70)
-        return PoolResult(pool=imported[guid], problems=problems_serving(context, self.kind), not_mounted=outside)
+        problems = problems_serving(context, self.kind, pool=imported[guid])
+        return PoolResult(pool=imported[guid], problems=problems, not_mounted=outside)
 
 
 def _keep_unmounted(context: Context, pool: str, guid: str) -> list[str]:
@@ -333,7 +334,7 @@ class Scrub(PoolChange[requests.ScrubCreate, ActionPlan]):
         pool = find_pool(context, request.pool)
         scan = pool.scan
         if request.schedule and scan is not None and (scan.function, scan.state) == ("resilver", ScanState.SCANNING):
-            raise ConflictError(f"pool {pool.name} resilvers. The scrub starts after that")
+            raise ConflictError(f"pool {pool.name} resilvers. A scrub can start after that")
         return ActionPlan(**of_pool(pool.name), action=request.action, schedule=request.schedule)
 
     def change(self, context: Context, plan: ActionPlan) -> None:

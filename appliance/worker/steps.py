@@ -150,10 +150,16 @@ def served_as_before(context: Context, uuid: str) -> DatastoreResult:
     return DatastoreResult(datastore=uuid, served=served, problem=problem)
 
 
-def problems_serving(context: Context, cause: str) -> list[str]:
-    """Reconciles; returns failures to serve or remove. The job has succeeded all the same: the reconciler retries."""
+def problems_serving(context: Context, cause: str, *, pool: str | None = None, uuid: str | None = None) -> list[str]:
+    """Reconciles; returns failures to serve or remove the datastores of a pool, or a datastore.
+
+    The job has succeeded all the same: the reconciler retries.
+    """
     try:
-        return [failure.text for failure in context.reconciling.reconcile(cause).failures]
+        failures = context.reconciling.reconcile(cause).failures
+        stores = [store for store in context.datastores(60) if store.pool == pool]
+        subjects = {pool, uuid} | {subject for store in stores for subject in (store.uuid, store.copy_of)}
+        return [failure.text for failure in failures if failure.subject in subjects]
     except DomainError as error:
         return [str(error)]
 

@@ -198,7 +198,7 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
         advance("forgetting it", 10)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-        return DatastoreResult(datastore=plan.uuid, problems=steps.problems_serving(context, self.kind))
+        return DatastoreResult(datastore=plan.uuid, problems=steps.problems_serving(context, self.kind, uuid=plan.uuid))
 
 
 OPERATIONS = by_kind(Delete(), Restore(), Purge(), Forget())

@@ -120,7 +120,7 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def online(self, pool: str, device: str) -> None:
-        """Uses a device again and resilvers its missing data. Raises NoSuchDevice."""
+        """Uses a device again and resilvers its missing data. Raises NoSuchDevice, DeviceFaulted."""
 
     @abstractmethod
     def clear(self, pool: str, device: str | None = None) -> None:

@@ -19,7 +19,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9_.: -]+")
 _POOL = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*")
 _RESERVED_BEGINNINGS = ("mirror", "raidz", "draid", "spare")
 _USER_PROPERTY = re.compile(r"[a-z0-9._+][a-z0-9._+-]*:[a-z0-9:._+-]*|[a-z0-9._+][a-z0-9:._+-]*:[a-z0-9._+-]*")
-_FIRST_PARTITION = re.compile(r"(/.+)-part1|(/dev/[^/]*[0-9])p1|(/dev/[^/]*[a-z])1")
+_FIRST_PARTITION = re.compile(r"(/.+)-part1|(/dev/(?:mapper/)?[^/]*[0-9])p1|(/dev/(?:mapper/)?[^/]*[a-z])1")
 _HOLD_TAG = re.compile(r"[A-Za-z0-9_.:-]+")
 
 

@@ -18,6 +18,7 @@ from appliance.database.models import Setting, User
 from appliance.dataplane.ganesha import NfsClient
 from appliance.dataplane.target import LoggedIn
 from appliance.domain import access, configuration, sealed_copy
+from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.secrets import Seal
 
 ESX, OTHER = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
@@ -156,6 +157,26 @@ def test_back_to_an_earlier_state(appliance: Appliance) -> None:
     assert {user["name"] for user in appliance.get("/users")["items"]} == {"admin", "operator", "viewer", "somebody"}
     again = sealed_copy.parse(back_up(appliance))
     assert again is not None and sealed_copy.open_copy(again, Seal(Path("/nowhere")), key)
+
+
+def test_alerts_about_what_a_restore_removed_end(appliance: Appliance) -> None:
+    """Those of what stays do not: nothing would raise them again soon."""
+    new_key(appliance)
+    weekly = {"kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440}
+
+    def add(name: str) -> str:
+        added = appliance.request("POST", "/schedules", {**weekly, "name": name}).json
+        assert added is not None
+        area = f"schedule-{added['id']}"
+        with appliance.store.session() as session:
+            update_alerts(session, area, [Finding(f"{area}:failed", "warning", name, "it failed")])
+        return name
+
+    stays = add("stays")
+    file = back_up(appliance)
+    add("goes")
+    restored(appliance, file)
+    assert [alert["subject"] for alert in appliance.get("/alerts")["items"]] == [stays]
 
 
 def test_names_that_changed_places(appliance: Appliance) -> None:

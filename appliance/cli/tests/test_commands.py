@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ from appliance.cli.pools import vdevs_of
 from appliance.cli.tests.conftest import Command
 from appliance.database.models import User
 from appliance.dataplane.ganesha import ExportRefusedError
+from appliance.dataplane.reconcile import Failure
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.domain import access
 from appliance.domain.addresses import Address
@@ -432,11 +434,13 @@ def test_a_job_that_leaves_the_datastore_unserved_has_failed(zvaai: Command, mon
 
 
 def test_a_pool_whose_datastores_are_not_served_has_a_problem(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    from appliance.worker import pool_operations  # noqa: PLC0415
-
-    monkeypatch.setattr(pool_operations, "problems_serving", lambda *_: ["vmfs1 is not served", "nfs1 neither"])
+    """A failure of another pool does not count."""
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    uuid = zvaai.json("datastore", "show", "vmfs1")["uuid"]
+    failures = [Failure(uuid, "vmfs1 is not served"), Failure("of-another-pool", "nor is it")]
+    monkeypatch.setattr(zvaai.appliance.service.context.reconciling, "reconcile", lambda *_: SimpleNamespace(failures=failures))
     code, printed = zvaai.run("pool", "change", "tank", "--warning", "70", "--wait")
-    assert code == 1 and "done, with a problem: vmfs1 is not served; nfs1 neither" in printed
+    assert code == 1 and "done, with a problem: vmfs1 is not served\n" in printed
     assert zvaai.run("-o", "json", "pool", "change", "tank", "--warning", "71", "--wait")[0] == 1
 
 

@@ -111,6 +111,7 @@ def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
         ("/dev/disk/by-id/ata-a-part1", "/dev/disk/by-id/ata-a", True),
         ("/dev/sda1", "/dev/sda", True),
         ("/dev/nvme0n1p1", "/dev/nvme0n1", True),
+        ("/dev/mapper/mpatha1", "/dev/mapper/mpatha", True),
         ("/dev/disk/by-id/ata-a1", "/dev/disk/by-id/ata-a", False),
         ("/dev/sdaa1", "/dev/sda", False),
         ("/dev/nvme0n11", "/dev/nvme0n1", False),

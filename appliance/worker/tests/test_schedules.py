@@ -484,7 +484,8 @@ def test_a_scheduled_scrub_meets_another_scan(appliance: Appliance, clock: Clock
     simulator.replace("tank", simulator.pool("tank").devices()[0].path or "", free)
     clock.due(7 * DAY)
     (alert,) = appliance.get("/alerts")["items"]
-    assert alert["text"] == "schedule weekly: pool tank resilvers. The scrub starts after that"
+    assert alert["text"] == "schedule weekly: pool tank resilvers. A scrub can start after that"
+    assert alert["remedy"] == "It is tried again until the next slot"
     resilver = simulator.pool_state("tank").scan
     assert resilver is not None
     resilver.seconds = 0

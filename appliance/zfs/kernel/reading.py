@@ -123,7 +123,8 @@ def snapshot(name: str, entry: Json, user_properties: Sequence[str]) -> Snapshot
 
 # --- pools
 
-_ROLES = {"logs": Role.LOG, "l2cache": Role.CACHE, "spares": Role.SPARE, "special": Role.SPECIAL, "dedup": Role.DEDUP}
+_ROLES = {"special": Role.SPECIAL, "dedup": Role.DEDUP, "logs": Role.LOG, "l2cache": Role.CACHE, "spares": Role.SPARE}
+"""Spares come last: one in use is also listed where it serves (Pool.devices)."""
 _HEALTHS = {health.value: health for health in Health} | {"CANT_OPEN": Health.UNAVAILABLE, "CLOSED": Health.UNAVAILABLE}
 """`zpool status -j` has other words for devices than `zpool status`."""
 

@@ -10,6 +10,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import LONGEST_STATUS
 from appliance.zfs.errors import (
     DatasetBusy,
+    DeviceFaulted,
     DeviceInUse,
     DeviceTooSmall,
     InsufficientReplicas,
@@ -502,6 +503,8 @@ class Pools(Datasets):
             self._start_scan(state, "resilver")
         else:
             self.changed(state)
+        if leaf.faulted:
+            raise DeviceFaulted(device, pool)
 
     @operation
     def clear(self, pool: str, device: str | None = None) -> None:

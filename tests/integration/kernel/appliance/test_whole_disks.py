@@ -16,7 +16,7 @@ from support.zfs import destroy_pool
 
 from appliance.domain import pool_health
 from appliance.worker.pools import find_device
-from appliance.zfs.errors import NoSuchDevice
+from appliance.zfs.errors import DeviceFaulted, NoSuchDevice
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.model import Health, Pool, Redundancy, Role, VdevSpec
 
@@ -73,6 +73,9 @@ def test_a_spare_in_use_is_one_device(engine: KernelEngine) -> None:
     """OpenZFS lists it twice: where it serves, and as a spare that is in use."""
     engine.add_vdevs(WHOLE, [VdevSpec(devices=(DISKS[2],), role=Role.SPARE)], force=True)
     run("zpool", "offline", "-f", WHOLE, guid(engine.pool(WHOLE), DISKS[0]))
+    run("udevadm", "settle")
+    with pytest.raises(DeviceFaulted):
+        engine.online(WHOLE, guid(engine.pool(WHOLE), DISKS[0]))
     engine.replace(WHOLE, guid(engine.pool(WHOLE), DISKS[0]), DISKS[2])
     run("zpool", "wait", "-t", "replace,resilver", WHOLE)
     pool = engine.pool(WHOLE)

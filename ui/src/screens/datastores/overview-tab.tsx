@@ -170,7 +170,7 @@ function Blocks({ id }: { readonly id: string }) {
     <GridItem span={12} lg={6}>
       <Panel title={blocks.title} lead={blocks.lead}>
         <QueryBoundary query={query} what={blocks.title}>
-          {({ allocated, shared, unique, unique_exact: exact, snapshot, as_of: asOf }) => (
+          {({ allocated, shared, unique, unique_exact: exact, snapshot, as_of: asOf, problem }) => (
             <Facts
               facts={[
                 [blocks.allocated, <Counted key="allocated" bytes={allocated} />],
@@ -181,6 +181,7 @@ function Blocks({ id }: { readonly id: string }) {
                 ],
                 [blocks.snapshot, <Counted key="snapshot" bytes={snapshot} />],
                 asOf == null ? null : [blocks.asOf, <Time key="as-of" at={asOf} />],
+                !problem ? null : [words.capacity.files.problem, problem],
               ]}
             />
           )}
