@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 
+from appliance.tls import context_for
+
 FAILED, USAGE, NOT_FOUND, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
 _EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
 _EXIT_CODES |= {429: NOT_ALLOWED, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVAILABLE}
@@ -73,10 +75,10 @@ class Client:
         self.token = token or stored.get("token")
         self.known = bool(url or stored)
         pem = Path(certificate).read_text() if certificate else trusted or stored.get("certificate")
-        context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
+        context = context_for(pem)
         if pem and not certificate:
             context.check_hostname = False  # the user confirmed this certificate, so the server's name does not matter
-        self._http = httpx.Client(base_url=f"{self.url}/api/v1", verify=context, timeout=90)
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", verify=context, timeout=90, trust_env=False)
 
     def call(self, method: str, path: str, body: Any = None, _headers: dict[str, str] | None = None, **query: Any) -> Any:
         """Sends a request and returns its answer. Raises CommandError."""

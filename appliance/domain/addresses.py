@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_SIOCGIFCONF = 0x8912  # netdevice(7)
-_IFREQ = struct.Struct("16s4x4s16x")
-"""struct ifreq of a 64-bit system with a sockaddr_in: name; family and port are skipped; IPv4 address."""
+_SIOCGIFCONF, _SIOCGIFNETMASK = 0x8912, 0x891B  # netdevice(7)
+_IFREQ = struct.Struct("16sH2x4s16x")
+"""struct ifreq of a 64-bit system with a sockaddr_in: name; family; the port is skipped; IPv4 address."""
 _MOST = 1024
 _IF_INET6 = Path("/proc/self/net/if_inet6")
 """A line for own IPv6 address: address, index, prefix length, scope, flags, interface."""
@@ -23,6 +23,8 @@ _GLOBAL = "00"
 class Address:
     interface: str
     address: str
+    network: str | None = None
+    """As in 192.0.2.0/24."""
 
 
 def local_addresses() -> list[Address]:
@@ -38,11 +40,18 @@ def _ipv4() -> Iterator[Address]:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             listed = fcntl.ioctl(probe, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
+            used = struct.unpack("iP", listed)[0]
+            for name, family, packed in _IFREQ.iter_unpack(room.tobytes()[:used]):
+                mask = _IFREQ.unpack(fcntl.ioctl(probe, _SIOCGIFNETMASK, _IFREQ.pack(name, family, packed)))[2]
+                address = socket.inet_ntoa(packed)
+                interface = name.rstrip(b"\0").decode(errors="replace").partition(":")[0]  # the rest is the label of an alias
+                yield Address(interface, address, _network(address, socket.inet_ntoa(mask)))
     except OSError:
         return
-    used = struct.unpack("iP", listed)[0]
-    for name, packed in _IFREQ.iter_unpack(room.tobytes()[:used]):
-        yield Address(name.rstrip(b"\0").decode(errors="replace"), socket.inet_ntoa(packed))
+
+
+def _network(address: str, mask: str) -> str:
+    return str(ipaddress.ip_network(f"{address}/{mask}", strict=False))
 
 
 def _ipv6() -> Iterator[Address]:
@@ -51,9 +60,10 @@ def _ipv6() -> Iterator[Address]:
     except OSError:
         return
     for line in lines:
-        packed, _, _, scope, _, interface = line.split()
+        packed, _, length, scope, _, interface = line.split()
         if scope == _GLOBAL:
-            yield Address(interface, str(ipaddress.IPv6Address(bytes.fromhex(packed))))
+            address = str(ipaddress.IPv6Address(bytes.fromhex(packed)))
+            yield Address(interface, address, _network(address, str(int(length, 16))))
 
 
 def split_portal(portal: str) -> tuple[str, int]:
@@ -93,11 +103,12 @@ def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
 
 
 def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
-    """Number of interfaces through which hosts reach these portals. An address without interface, such as an advertised one,
-    counts separately.
+    """Number of paths by which hosts reach these portals: of interfaces, or of networks if these are fewer. Of two interfaces in
+    one network Linux uses one to answer. An address without interface, such as an advertised one, counts separately.
     """
-    interfaces = {local_address.address: local_address.interface for local_address in local}
-    return len({interfaces.get(address, address) for address, _ in map(split_portal, reachable(portals, local))})
+    known = {each.address: each for each in local}
+    used = [known.get(address, Address(address, address)) for address, _ in map(split_portal, reachable(portals, local))]
+    return min(len({each.interface for each in used}), len({each.network or each.address for each in used}))
 
 
 def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:

@@ -56,6 +56,9 @@ MailAddress = Annotated[str, Field(max_length=320)]
 Recipients = Annotated[list[MailAddress], Field(max_length=32)]
 Certificate = Annotated[str, Field(max_length=65536)]
 
+MailPassword = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[ -~]+$")]
+"""smtplib sends ASCII only."""
+
 
 class ReceiverCreate(Model):
     """A new receiver of alerts of a severity and above.
@@ -74,7 +77,7 @@ class ReceiverCreate(Model):
     sender: MailAddress = ""
     recipients: Recipients = Field(default_factory=list)
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    password: MailPassword | None = None
 
 
 class ReceiverUpdate(Model):
@@ -88,7 +91,7 @@ class ReceiverUpdate(Model):
     sender: MailAddress | None = None
     recipients: Recipients | None = None
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    password: MailPassword | None = None
 
     def values(self) -> dict[str, Any]:
         cleared = {name: None for name in ("certificate", "user") if name in self.model_fields_set}

@@ -25,6 +25,7 @@ from ldap3.utils.dn import parse_dn
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError, UnavailableError
 from appliance.domain.logins import Settings, role_of
+from appliance.tls import context_for
 
 CONNECT_S, ANSWER_S, TOTAL_S = 3, 5, 20
 """Time limits of a connection, an answer, and a whole login, which may take one more answer."""
@@ -33,7 +34,7 @@ _AT_ONCE = threading.BoundedSemaphore(4)
 _LOGIN = re.compile(r"\(([A-Za-z][A-Za-z0-9-]*)=\{login\}\)")
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 _IN_CHAIN = "1.2.840.113556.1.4.1941"
-"""Active Directory's rule for members of groups in groups (MS-ADTS, 3.1.1.3.4.4.3). Others evaluate it as undefined."""
+"""Active Directory's rule for members of groups in groups (MS-ADTS, 3.1.1.3.4.4.3). 389 Directory Server refuses it."""
 _ACTIVE_DIRECTORY = {"1.2.840.113556.1.4.800", "1.2.840.113556.1.4.1851"}
 """Capabilities of Active Directory and of its lightweight service (MS-ADTS, 3.1.1.3.4.3)."""
 _LEVELS, _GROUPS = 8, 256
@@ -54,7 +55,7 @@ class _Tls(ldap3.Tls):  # type: ignore[misc]  # ldap3 has no types
     """TLS that Python checks: ldap3 does not check addresses in certificates."""
 
     def wrap_socket(self, connection: ldap3.Connection, do_handshake: bool = False) -> None:
-        context = ssl.create_default_context(cadata=self.ca_certs_data)
+        context = context_for(self.ca_certs_data)
         connection.socket = context.wrap_socket(connection.socket, server_hostname=connection.server.host)
 
 
@@ -171,8 +172,11 @@ def _find(connection: ldap3.Connection, settings: Settings, login: str, until: f
     dn, values = entries[0]["dn"], entries[0]["attributes"].get(attribute) or [login]
     name = str(values[0] if isinstance(values, list) else values)
     direct = f"(memberUid={escape_filter_chars(name)}){_has(dn)}"
-    nested = "".join(map(_has, _groups(connection, settings["base"], direct, until)))
-    has_it = f"(|{direct}{nested}(member:{_IN_CHAIN}:={escape_filter_chars(dn)}))"
+    if _is_active_directory(connection):  # it has no index for a search of groups
+        nested = f"(member:{_IN_CHAIN}:={escape_filter_chars(dn)})"
+    else:
+        nested = "".join(map(_has, _groups(connection, settings["base"], direct, until)))
+    has_it = f"(|{direct}{nested})"
     groups = []
     for group in [group for role in Role for group in settings[role.label]]:
         _check(until)
@@ -181,16 +185,15 @@ def _find(connection: ldap3.Connection, settings: Settings, login: str, until: f
     return Person(name, dn, groups, role_of(settings, groups)) if _PRINTABLE.fullmatch(name) else None
 
 
-def _groups(connection: ldap3.Connection, base: str, matching: str, until: float) -> list[str]:
-    """Groups below the base by which a user can be a member of another group. `matching`: filters for the user's own groups.
-
-    None of Active Directory: it has _IN_CHAIN, and no index for such a search.
-    """
-    groups: list[str] = []
+def _is_active_directory(connection: ldap3.Connection) -> bool:
     connection.search("", "(objectClass=*)", ldap3.BASE, attributes=["supportedCapabilities"])
-    for root in _entries(connection):
-        if not _ACTIVE_DIRECTORY.isdisjoint(root["attributes"].get("supportedCapabilities", ())):
-            return groups
+    capabilities = (root["attributes"].get("supportedCapabilities", ()) for root in _entries(connection))
+    return any(not _ACTIVE_DIRECTORY.isdisjoint(each) for each in capabilities)
+
+
+def _groups(connection: ldap3.Connection, base: str, matching: str, until: float) -> list[str]:
+    """Groups below the base by which a user can be a member of another group. `matching`: filters for the user's own groups."""
+    groups: list[str] = []
     for _ in range(_LEVELS - 1):
         _check(until)
         connection.search(base, f"(|{matching})", attributes=["1.1"], size_limit=_GROUPS, time_limit=ANSWER_S)

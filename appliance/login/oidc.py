@@ -24,6 +24,7 @@ from authlib.oidc.core import CodeIDToken
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError, UnauthenticatedError, UnavailableError
 from appliance.domain.logins import Settings, role_of
+from appliance.tls import context_for
 
 CALLBACK = "/login/oidc"
 """Page of the console that the provider sends the browser back to."""
@@ -150,8 +151,7 @@ def _bounded() -> Iterator[None]:
 
 
 def _http(certificate: str | None) -> dict[str, Any]:
-    context = ssl.create_default_context(cadata=certificate)
-    return {"verify": context, "timeout": ANSWER_S, "trust_env": False, "follow_redirects": False}
+    return {"verify": context_for(certificate), "timeout": ANSWER_S, "trust_env": False, "follow_redirects": False}
 
 
 def _client(settings: Settings, secret: str, redirect: str) -> OAuth2Client:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from appliance.notify.connection import Bounded, Network, Outcome, connecting, may_go_to
 from appliance.notify.message import Message
+from appliance.tls import context_for
 
 PORTS = {"smtp": 587, "smtps": 465}
 
@@ -58,7 +59,7 @@ def send(
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or PORTS[parts.scheme]
-    context = ssl.create_default_context(cadata=certificate)
+    context = context_for(certificate)
     mail = compose(message, sender, recipients, socket.getfqdn())
     with connecting(host, port, False, trusted) as (bounded, addresses):
         try:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from appliance.notify.connection import Network, Outcome, connecting
 from appliance.notify.message import Message
+from appliance.tls import context_for
 
 PORTS = {"syslog": 514, "syslog+tcp": 601, "syslog+tls": 6514}
 _FACILITY = 3  # "system daemons", RFC 5424 table 1
@@ -69,7 +70,7 @@ def send(url: str, message: Message, *, certificate: str | None = None, trusted:
             return Outcome(None, None)
         stream = bounded.connect(addresses, port)
         if parts.scheme == "syslog+tls":
-            stream = bounded.encrypt(ssl.create_default_context(cadata=certificate), host)
+            stream = bounded.encrypt(context_for(certificate), host)
         stream.sendall(f"{len(framed)} ".encode() + framed)
         _close(stream)
     return Outcome(None, None)

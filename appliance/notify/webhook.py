@@ -5,12 +5,12 @@ import base64
 import hashlib
 import hmac
 import http.client
-import ssl
 import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from appliance.notify.connection import Network, Outcome, connecting
+from appliance.tls import context_for
 
 _LONGEST_ANSWER = 64 << 10
 _USER_AGENT = "zvaai"
@@ -45,7 +45,7 @@ def post(
         if plain:
             connection = http.client.HTTPConnection(host, port)
         else:
-            context = ssl.create_default_context(cadata=certificate)
+            context = context_for(certificate)
             connection = http.client.HTTPSConnection(host, port, context=context)
             stream = bounded.encrypt(context, host)
         connection.sock = stream

@@ -129,7 +129,7 @@ def _target(facts: Facts) -> Iterator[Check]:
         remedy = "Give a second network interface an address in another network"
         if everywhere:
             remedy += f". Then each network its portal: {replacing}"
-        yield Check("portals", title, WARNING, f"all paths use one network interface: {addresses}", remedy)
+        yield Check("portals", title, WARNING, f"all paths use one network interface, or one network: {addresses}", remedy)
     elif everywhere:
         evidence = f"hosts use all networks of this server, perhaps also that of the management: {addresses}"
         yield Check("portals", title, WARNING, evidence, f"Each storage network its portal: {replacing}")

@@ -22,7 +22,7 @@ def pem_of(key: PrivateKey, passphrase: bytes | None = None) -> str:
 
 
 class Authority:
-    """Signs certificates for servers."""
+    """Signs certificates for servers, without a key identifier, as many private authorities do."""
 
     def __init__(self, name: str = "authority") -> None:
         self._name, self._key = _name(name), ec.generate_private_key(ec.SECP256R1())
@@ -41,7 +41,6 @@ class Authority:
         made = _builder(_name("server"), self._name, now + datetime.timedelta(days=begins), now + datetime.timedelta(days=ends))
         if names:
             made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
-        made = made.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         return made.public_key(key.public_key()).sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
 

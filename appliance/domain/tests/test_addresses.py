@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """By which addresses hosts reach this server, and over how many interfaces."""
 
+import ipaddress
 import json
 import subprocess
 
@@ -24,10 +25,11 @@ def test_the_kernel_says_the_same_as_ip() -> None:
             subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
         links = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
         expected = {
-            (link["ifname"], address["local"]) for link in links for address in link["addr_info"] if address["scope"] == "global"
+            (link["ifname"], address["local"], str(ipaddress.ip_interface(f"{address['local']}/{address['prefixlen']}").network))
+            for link in links for address in link["addr_info"] if address["scope"] == "global"
         }  # fmt: skip
-        assert {(address.interface, address.address) for address in local_addresses()} == expected
-        assert expected >= {("lo", address.partition("/")[0]) for address in added}
+        assert {(address.interface, address.address, address.network) for address in local_addresses()} == expected
+        assert expected >= {("lo", address.partition("/")[0], address) for address in added}
     finally:
         for address in added:
             subprocess.run(["ip", "address", "delete", address, "dev", "lo"], check=False)
@@ -46,6 +48,18 @@ def test_the_kernel_says_the_same_as_ip() -> None:
 )
 def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], count: int) -> None:
     assert (reachable(portals, ADDRESSES), paths(portals, ADDRESSES)) == (hosts_use, count)
+
+
+@pytest.mark.parametrize(
+    ("local", "count"),
+    [
+        ([Address("eth0", "192.0.2.2", "192.0.2.0/24"), Address("eth1", "192.0.2.3", "192.0.2.0/24")], 1),
+        ([Address("eth0", "192.0.2.2", "192.0.2.0/24"), Address("eth0", "198.51.100.2", "198.51.100.0/24")], 1),
+        ([Address("eth0", "192.0.2.2", "192.0.2.0/24"), Address("eth1", "198.51.100.2", "198.51.100.0/24")], 2),
+    ],
+)
+def test_paths_need_interfaces_in_separate_networks(local: list[Address], count: int) -> None:
+    assert paths([f"{address.address}:3260" for address in local], local) == count
 
 
 @pytest.mark.parametrize("portal", ["192.0.2.1", "192.0.2.1:0", "192.0.2.1:70000", "::1:3260", "esx:3260", "192.0.2.1:x", ""])

@@ -9,7 +9,7 @@ from pathlib import Path
 import appliance
 
 ROOT = Path(appliance.__file__).parent
-COMMON = {"", "config", "decoding", "logs", "updates"}
+COMMON = {"", "config", "decoding", "logs", "tls", "updates"}
 ENTRY = ROOT / "worker/__main__.py"
 """The process: it puts worker and API together."""
 MAY = {

@@ -3,7 +3,6 @@
 
 import socket
 import sqlite3
-import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from werkzeug.test import TestResponse
 
 from appliance.api.certificate import ensure
 from appliance.database.models import AuditEntry, LoginFailure, LoginSession, Token, User
+from appliance.tls import context_for
 
 ORIGIN = "https://localhost:8443"
 EXTERNAL = "https://storage.example"
@@ -72,7 +72,7 @@ class Browser:
 
 
 def trusting(server: Provider) -> Any:
-    return ssl.create_default_context(cadata=server.authority)
+    return context_for(server.authority)
 
 
 def test_a_claim_gives_the_role(ready: Appliance, server: Provider) -> None:

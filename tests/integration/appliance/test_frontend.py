@@ -33,6 +33,7 @@ from support.programs import REPOSITORY, wait_for
 
 from appliance.api import certificate
 from appliance.api.events import STREAMS
+from appliance.tls import context_for
 
 THREADS = 12
 MOST_OF_ONE = 24
@@ -467,7 +468,7 @@ def trusts(service: ServiceStack, authority: Authority) -> bool:
     with (
         contextlib.suppress(ssl.SSLCertVerificationError),
         socket.create_connection(("127.0.0.1", service.port), timeout=60) as plain,
-        ssl.create_default_context(cadata=authority.certificate).wrap_socket(plain, server_hostname="localhost"),
+        context_for(authority.certificate).wrap_socket(plain, server_hostname="localhost"),
     ):
         return True
     return False
