@@ -42,7 +42,10 @@ def _ipv4() -> Iterator[Address]:
             listed = fcntl.ioctl(probe, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
             used = struct.unpack("iP", listed)[0]
             for name, family, packed in _IFREQ.iter_unpack(room.tobytes()[:used]):
-                mask = _IFREQ.unpack(fcntl.ioctl(probe, _SIOCGIFNETMASK, _IFREQ.pack(name, family, packed)))[2]
+                try:
+                    mask = _IFREQ.unpack(fcntl.ioctl(probe, _SIOCGIFNETMASK, _IFREQ.pack(name, family, packed)))[2]
+                except OSError:  # the address no longer exists, or its label is not an interface's name
+                    mask = b"\xff" * 4
                 address = socket.inet_ntoa(packed)
                 interface = name.rstrip(b"\0").decode(errors="replace").partition(":")[0]  # the rest is the label of an alias
                 yield Address(interface, address, _network(address, socket.inet_ntoa(mask)))

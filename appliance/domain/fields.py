@@ -43,7 +43,9 @@ BytesInput = Annotated[int, BeforeValidator(_from_digits), AfterValidator(_in_ra
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 _.@-]*$"
 _DATASTORE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
 _SNAPSHOT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
+ASCII = r"^[ -~]+$"
 PATTERNS = {
+    ASCII: "use ASCII characters only",
     _NAME: "use letters, digits, space and _ . @ - only, and begin with a letter or digit",
     _DATASTORE_NAME: "use at most 42 letters, digits and _ . - only, and begin with a letter or digit",
     _SNAPSHOT_NAME: "use at most 64 letters, digits and _ . : - only, and begin with a letter or digit",

@@ -17,7 +17,7 @@ from appliance.database.generation import TARGET
 from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup, Setting
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.domain.fields import Identifier, Model, Name
+from appliance.domain.fields import ASCII, Identifier, Model, Name
 from appliance.domain.secrets import Seal, SealedError
 
 MUTUAL_SETTING = "iscsi-target-chap"
@@ -154,7 +154,7 @@ class ChapCreate(Model):
     """CHAP name and secret of a host. The secret is never returned."""
 
     name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
-    secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
+    secret: Annotated[str, Field(min_length=12, max_length=255, pattern=ASCII)]
 
 
 def _checked(check: Callable[[list[str]], object]) -> AfterValidator:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Alert, Delivery, Receiver
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.domain.fields import Model, Name
+from appliance.domain.fields import ASCII, Model, Name
 from appliance.domain.secrets import Seal, SealedError
 
 SEVERITIES = ("info", "warning", "critical")
@@ -56,8 +56,8 @@ MailAddress = Annotated[str, Field(max_length=320)]
 Recipients = Annotated[list[MailAddress], Field(max_length=32)]
 Certificate = Annotated[str, Field(max_length=65536)]
 
-MailPassword = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[ -~]+$")]
-"""smtplib sends ASCII only."""
+MailPassword = Annotated[str, Field(min_length=1, max_length=1024, pattern=ASCII)]
+"""smtplib sends users and passwords as ASCII."""
 
 
 class ReceiverCreate(Model):
@@ -76,7 +76,7 @@ class ReceiverCreate(Model):
     enabled: bool = True
     sender: MailAddress = ""
     recipients: Recipients = Field(default_factory=list)
-    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    user: Annotated[str, Field(min_length=1, max_length=256, pattern=ASCII)] | None = None
     password: MailPassword | None = None
 
 
@@ -90,7 +90,7 @@ class ReceiverUpdate(Model):
     enabled: bool | None = None
     sender: MailAddress | None = None
     recipients: Recipients | None = None
-    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    user: Annotated[str, Field(min_length=1, max_length=256, pattern=ASCII)] | None = None
     password: MailPassword | None = None
 
     def values(self) -> dict[str, Any]:

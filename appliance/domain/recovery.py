@@ -82,8 +82,12 @@ def is_new(session: Session) -> bool:
 
 
 def suggested(copies: Iterable[PoolCopy]) -> str | None:
-    """The pool with the copy to use; None if pools disagree, or the database knows all copies."""
+    """The pool with the copy to use, of this installation if there is one.
+
+    None if pools disagree, or the database knows all copies.
+    """
     unknown = [copy for copy in copies if not copy.known]
+    unknown = [copy for copy in unknown if copy.this_installation] or unknown
     states = {(copy.copy.header.installation, copy.copy.header.generation, copy.copy.header.hash) for copy in unknown}
     return unknown[0].pool if len(states) == 1 else None
 

@@ -134,7 +134,7 @@ def _target(facts: Facts) -> Iterator[Check]:
         evidence = f"hosts use all networks of this server, perhaps also that of the management: {addresses}"
         yield Check("portals", title, WARNING, evidence, f"Each storage network its portal: {replacing}")
     else:
-        yield Check("portals", title, OK, f"{count} network interfaces: {addresses}")
+        yield Check("portals", title, OK, f"{count} paths: {addresses}")
 
 
 def _datastores(facts: Facts) -> Iterator[Check]:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from simulators.appliance import PASSWORD, Appliance
@@ -412,6 +413,19 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     sealed.copied()
     sealed.restart(lambda: None)
     assert not sealed.status()["active"]
+
+
+def test_a_copy_of_the_lost_server_stays_and_is_not_suggested() -> None:
+    """It stays in the pool after its configuration was taken over by another installation."""
+
+    def copy_of(generation: int, *, ours: bool, known: bool = False) -> recovery.PoolCopy:
+        header = SimpleNamespace(installation="ours" if ours else "lost", generation=generation, hash="")
+        return recovery.PoolCopy("tank", cast("sealed_copy.Copy", SimpleNamespace(header=header)), ours, known)
+
+    lost = copy_of(35, ours=False)
+    assert recovery.suggested([lost]) == recovery.suggested([lost, copy_of(40, ours=True)]) == "tank"
+    assert recovery.suggested([copy_of(40, ours=True), copy_of(41, ours=True), lost]) is None
+    assert recovery.suggested([copy_of(40, ours=True, known=True)]) is None
 
 
 class Hung:
