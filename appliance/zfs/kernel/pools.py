@@ -162,7 +162,10 @@ class KernelEngine(Snapshots, ZfsEngine):
         self._change(pool, device, "offline")
 
     def online(self, pool: str, device: str) -> None:
-        """Also expands it. libzfs (zpool_vdev_online) finds a whole disk that may expand only by its name."""
+        """Also expands it. libzfs (zpool_vdev_online) finds a whole disk that may expand only by its name.
+
+        It opens that disk for writing. udev then reads the partitions again, just when OpenZFS opens the first one.
+        """
         self._need(pool)
         part, disk = self._part(pool, device), names.whole_disk(self._vdev(pool, device).path or "")
         request, words = Request("online", pool, device=device), ("online", "-e", pool)
@@ -172,6 +175,11 @@ class KernelEngine(Snapshots, ZfsEngine):
             if disk is None:
                 raise
             printed = self.zpool(request, *words, disk, seconds=POOL_SECONDS)
+            if b"no longer present" in printed:
+                commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
+                self.zpool(request, "clear", pool, part, seconds=POOL_SECONDS)
+                if self._vdev(pool, part).health == Health.ONLINE:
+                    return
         if b"remains in faulted state" in printed:  # zpool ends with 0
             raise errors.DeviceFaulted(device, pool)
 

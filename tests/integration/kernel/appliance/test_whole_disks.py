@@ -56,7 +56,6 @@ def test_a_disk_goes_offline_and_online(engine: KernelEngine) -> None:
     assert [device.path for device in pool.devices()] == [f"{disk}-part1" for disk in DISKS[:2]]
     engine.offline(WHOLE, guid(pool, DISKS[0]))
     assert find_device(engine.pool(WHOLE), DISKS[0]).health == Health.OFFLINE
-    run("udevadm", "settle")  # udev reads the partitions again once the disk is closed, and they are away for a moment
     engine.online(WHOLE, guid(pool, DISKS[0]))
     wait_for(lambda: engine.pool(WHOLE).health == Health.ONLINE, "the disk is online")
 
