@@ -149,11 +149,12 @@ def test_a_target_that_cannot_end_keeps_no_other_pool(
         old.add_lun(number, path)
     asyncio.run(write_all(old, 3))
     with freezing_pool.frozen():
+        # From here on the pool has a transaction group to write. Without one, no close of a zvol waits.
+        asyncio.run(leave_hanging_write(old))
         deleting = Thread(target=delete, args=(old, 2))
         deleting.start()
         wait_for(lambda: len(old.call("luns.list", {"target": IQN})["luns"]) == 2, "the LUN is deleted")
         assert deleting.is_alive(), "its volume is not closed, and the control socket answers"
-        asyncio.run(leave_hanging_write(old))
         os.kill(old.process_id, signal.SIGTERM)
         with running_target(tmp_path / "next") as new:
             wait_for(lambda: served(new, working), "the next process serves the working pool")
