@@ -8,7 +8,6 @@ from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.sessions import confirm_password
 from appliance.domain import datastores, requests
 from appliance.domain.access import Role
-from appliance.domain.datastores import VMFS
 from appliance.domain.errors import NotFoundError
 from appliance.worker import encryption
 from appliance.zfs.model import Filesystem, Volume
@@ -39,14 +38,14 @@ def read_datastore(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, conflicts=True)
 def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpaceResponse:
     """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
-    store, space = call.worker.space(datastore_id)
+    store, space, problem = call.worker.space(datastore_id)
     if space is None:
+        unique = None if problem else store.referenced
         return schemas.DatastoreSpaceResponse(
-            thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced
+            thick=store.thick, size=store.size, allocated=store.referenced, unique=unique, problem=problem
         )
-    known = {"thick": store.thick, "size": store.size, "allocated": store.referenced if store.kind == VMFS else None}
     counted = {name.removesuffix("_bytes"): value for name, value in vars(space).items()}
-    return schemas.DatastoreSpaceResponse.model_validate({**known, **counted})
+    return schemas.DatastoreSpaceResponse.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
 @resource.operation("GET", "/volumes", role=Role.VIEWER)

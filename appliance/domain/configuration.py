@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.generation import SETTINGS, STATE, TABLES, TARGET
 from appliance.database.models import Base, Host, LoginSession, Receiver, Schedule, Setting, User
-from appliance.domain import hosts, logins, receivers, schedule_times
+from appliance.domain import hosts, logins, receivers, schedule_times, schedules
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.journal import update_alerts
 from appliance.domain.secrets import Seal, SealedError
@@ -128,8 +128,9 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
         *session.scalars(select(Schedule.id).where(Schedule.enabled)),
         *session.scalars(select(Receiver.id).where(Receiver.enabled)),
     }
-    for area in (area for key in before - runs for area in (f"schedule-{key}", f"schedule-missing-{key}", receivers.area(key))):
-        update_alerts(session, area, [])
+    for key in before - runs:
+        for area in (*schedules.areas(key), receivers.area(key)):
+            update_alerts(session, area, [])
     # The target is given each CHAP secret again. A schedule that is new here runs when it is due, not at once.
     session.execute(update(Host).values(chap_revision=Host.chap_revision + 1))
     session.execute(update(Schedule).where(Schedule.attempted_at.is_(None)).values(attempted_at=time.time()))

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.domain.errors import InvalidError
-from appliance.domain.fields import Model
+from appliance.domain.fields import ASCII, Model
 
 PROPERTY = "zvaai:designation"
 
@@ -96,8 +96,8 @@ class LioNamesCreate(Model):
     """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
 
     system: Literal["lio"]
-    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
-    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
+    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=ASCII)]
+    model: Annotated[str, Field(min_length=1, max_length=16, pattern=ASCII)]
     vendor: Shown = "LIO-ORG"
     company_id: Digits = "001405"
 

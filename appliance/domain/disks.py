@@ -3,6 +3,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 
 from appliance.domain.journal import Finding
 from appliance.zfs.model import Disk, DiskHealth
@@ -82,8 +83,8 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     kind, _, pool = (disk.used_by or "").partition(" ")
     replace, scrub = "Replace the disk", "If the number grows, replace the disk"
     if kind == "pool":
-        replace = f"Replace the disk: zvaai pool replace {pool} {path} NEW_DISK"
-        scrub = f"Scrub the pool: zvaai pool scrub {pool}. {scrub}"
+        replace = f"Replace the disk: zvaai pool replace {quote(pool)} {path} NEW_DISK"
+        scrub = f"Scrub the pool: zvaai pool scrub {quote(pool)}. {scrub}"
     findings = []
 
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from shlex import quote
 
 from appliance.domain.errors import InvalidError
 from appliance.domain.journal import Finding
@@ -49,24 +50,24 @@ def unlisted(pool: Pool) -> bool:
 def _of(pool: Pool, now: float) -> Iterator[Finding]:
     for device in pool.devices():
         path = device.path or device.was or device.name
-        name = f"{path} of pool {pool.name}"
+        name, named = f"{path} of pool {pool.name}", quote(pool.name)
         key = f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             severity = "critical" if device.health in _LOST else "warning"
             action = "clear" if device.health in (Health.FAULTED, Health.DEGRADED) else "online"  # `zpool online` changes neither
             remedy = (
-                f"Reconnect the disk and run: zvaai pool device {pool.name} {path} {action}. "
-                f"Or replace it: zvaai pool replace {pool.name} {path} NEW_DISK"
+                f"Reconnect the disk and run: zvaai pool device {named} {path} {action}. "
+                f"Or replace it: zvaai pool replace {named} {path} NEW_DISK"
             )
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
         if device.read_errors or device.write_errors or device.checksum_errors:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
-            remedy = f"Check the disk and its cables. Then run: zvaai pool device {pool.name} {path} clear"
+            remedy = f"Check the disk and its cables. Then run: zvaai pool device {named} {path} clear"
             yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
     if single := single_devices(pool):
         names = " or ".join(vdev.path or vdev.was or vdev.name for vdev in single[:5])
         text = f"Pool {pool.name} has no redundancy: if {names} fails, all its data is lost"
-        remedy = f"Attach a second device to each: zvaai pool attach {pool.name} DEVICE NEW_DEVICE"
+        remedy = f"Attach a second device to each: zvaai pool attach {quote(pool.name)} DEVICE NEW_DEVICE"
         yield Finding(f"{AREA}:redundancy:{pool.guid}", "warning", pool.name, text, remedy)
     if pool.error_count:
         text = f"pool {pool.name} has {pool.error_count} damaged files or blocks"
@@ -99,7 +100,7 @@ def _ended(pool: Pool) -> Finding | None:
 
 
 def _data_remedy(pool: Pool) -> str:
-    find, scrub = f"zpool status -v {pool.name}", f"zvaai pool scrub {pool.name}"
+    find, scrub = f"zpool status -v {quote(pool.name)}", f"zvaai pool scrub {quote(pool.name)}"
     return f"Find the datastore: {find}. Restore its VMs from a snapshot or backup, then: {scrub}"
 
 
@@ -144,7 +145,7 @@ def slow_finding(event: ZfsEvent) -> Finding:
     hung = event.event_class.endswith("deadman")
     text = f"device {event.vdev or 'unknown'} of pool {event.pool} {'does not answer' if hung else 'is slow to answer'}"
     key = f"{SLOW_AREA}:{event.pool}:{event.vdev}"
-    replace = f"zvaai pool replace {event.pool} {event.vdev or 'DEVICE'} NEW_DISK"
+    replace = f"zvaai pool replace {quote(event.pool)} {event.vdev or 'DEVICE'} NEW_DISK"
     remedy = f"Check the disk and its cables. If the alert returns, replace the disk: {replace}"
     return Finding(key, "critical" if hung else "warning", event.pool, text, remedy)
 

@@ -25,6 +25,7 @@ from appliance.zfs.model import Snapshot
 
 SCHEDULES = 256
 SCRUB = "scrub"
+FAILED_JOBS = "zvaai job list --state failed"
 OVERDUE = "schedule-overdue"
 PAUSED = "schedule-paused"
 OVERDUE_GRACE_S = 300.0
@@ -142,9 +143,10 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         rows.check_name(session, Schedule, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
-    update_alerts(session, f"schedule-missing-{schedule_id}", [])  # the next slot raises it again
+    failed, missing = areas(schedule_id)
+    update_alerts(session, missing, [])  # the next slot raises it again
     if not changed.enabled:
-        update_alerts(session, f"schedule-{schedule_id}", [])
+        update_alerts(session, failed, [])
     paused = any(alert.key == f"{PAUSED}:{schedule_id}" for alert in open_alerts(session, PAUSED))
     if paused and after.enabled and not may_destroy:
         raise ForbiddenError(f"only an admin may resume {changed.name} after the recovery: that destroys snapshots")
@@ -160,10 +162,15 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
     return changed
 
 
+def areas(schedule_id: str) -> tuple[str, str]:
+    """Areas of its alerts: of a failed run, and of missing datastores."""
+    return f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"
+
+
 def delete(session: Session, schedule_id: str) -> None:
     """Deletes a schedule and its alerts, but not its snapshots."""
     session.delete(schedule(session, schedule_id))
-    for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
+    for area in areas(schedule_id):
         update_alerts(session, area, [])
     update_paused(session)
 
@@ -221,7 +228,7 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Mapping[
         return
     row.attempted_at = used
     text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(list(missing.values())[:5])}"
-    area = f"schedule-missing-{schedule_id}"
+    area = areas(schedule_id)[1]
     if away:
         remedy = "Import the pool of the datastores: zvaai pool import POOL"
     elif len(missing) == len(row.datastores):
@@ -237,7 +244,7 @@ def ended(
     schedule_id: str,
     problem: str | None,
     now: float | None = None,
-    remedy: str = "zvaai job list --state failed",
+    remedy: str = FAILED_JOBS,
 ) -> None:
     """Records the end of a run; raises an alert if it failed."""
     row = session.get(Schedule, schedule_id)
@@ -245,7 +252,7 @@ def ended(
         return
     if problem is None:
         row.last_at = time.time() if now is None else now
-    area = f"schedule-{schedule_id}"
+    area = areas(schedule_id)[0]
     text = f"schedule {row.name}: {problem}"
     update_alerts(session, area, [Finding(f"{area}:failed", "warning", row.name, text, remedy)] if problem else [])
 

@@ -29,9 +29,7 @@ _FORGOTTEN = ("interrupted", "not_found")
 
 @dataclass(frozen=True)
 class Admitted:
-    """Admitted space of an NFS datastore's files; None if unknown, or of VMFS. `problem` has the reason if it may be wrong or
-    unknown.
-    """
+    """Admitted space of an NFS datastore's files; None if unknown. `problem` has the reason if it may be wrong or unknown."""
 
     admitted: int | None
     counting: bool

@@ -92,7 +92,7 @@ class Periodic:
             away = any(store.id in missing and store.state == "missing" for store in stores)
             present = sorted(set(schedule.datastores) & active)
             problem: str | None = None
-            remedy = "zvaai job list --state failed"
+            remedy = schedules.FAILED_JOBS
             try:  # after a crash before the slot is stored, the same job is found
                 self._submit_due(schedule, present, f"schedule {schedule.id} {slot} {schedule.attempted_at}")
             except UnavailableError:

@@ -117,17 +117,18 @@ class Service:
         if pool is not None and pool not in {pool.name for pool in self.inventory().pools}:
             raise NotFoundError("pool", pool)
 
-    def space(self, datastore: str) -> tuple[Datastore, LunSpace | Admitted | None]:
-        """Space of a datastore: for VMFS the target's count, None if it cannot count; for NFS the NFS server's. Without an answer
-        of either, only the problem.
+    def space(self, datastore: str) -> tuple[Datastore, LunSpace | Admitted | None, str]:
+        """Space of a datastore: for VMFS the target's count, None if it cannot count; for NFS the NFS server's.
+
+        And why the target does not count.
         """
         store = domain.find(self.datastores(), datastore, "active")
         if store.kind == domain.NFS:
-            return store, file_operations.admitted(self.context, store)
+            return store, file_operations.admitted(self.context, store), ""
         try:
-            return store, self.context.target.lun_space(store.uuid or "")
+            return store, self.context.target.lun_space(store.uuid or ""), ""
         except TargetUnreachableError as error:
-            return store, Admitted(None, counting=False, problem=str(error))
+            return store, None, str(error)
 
     # --- data planes
 

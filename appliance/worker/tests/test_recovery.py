@@ -415,15 +415,15 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     assert not sealed.status()["active"]
 
 
-def test_a_copy_of_the_lost_server_stays_and_is_not_suggested() -> None:
-    """It stays in the pool after its configuration was taken over by another installation."""
+def test_the_copy_of_this_installation_is_suggested_before_that_of_another() -> None:
+    """That of a lost server stays in its pool after another installation has taken its configuration over."""
 
     def copy_of(generation: int, *, ours: bool, known: bool = False) -> recovery.PoolCopy:
         header = SimpleNamespace(installation="ours" if ours else "lost", generation=generation, hash="")
-        return recovery.PoolCopy("tank", cast("sealed_copy.Copy", SimpleNamespace(header=header)), ours, known)
+        return recovery.PoolCopy(header.installation, cast("sealed_copy.Copy", SimpleNamespace(header=header)), ours, known)
 
     lost = copy_of(35, ours=False)
-    assert recovery.suggested([lost]) == recovery.suggested([lost, copy_of(40, ours=True)]) == "tank"
+    assert recovery.suggested([lost]) == "lost" and recovery.suggested([lost, copy_of(40, ours=True)]) == "ours"
     assert recovery.suggested([copy_of(40, ours=True), copy_of(41, ours=True), lost]) is None
     assert recovery.suggested([copy_of(40, ours=True, known=True)]) is None
 

@@ -167,7 +167,8 @@ class KernelEngine(Snapshots, ZfsEngine):
         It opens that disk for writing. udev then reads the partitions again, just when OpenZFS opens the first one.
         """
         self._need(pool)
-        part, disk = self._part(pool, device), names.whole_disk(self._vdev(pool, device).path or "")
+        vdev = self._vdev(pool, device)
+        part, disk = str(vdev.guid), names.whole_disk(vdev.path or "")
         request, words = Request("online", pool, device=device), ("online", "-e", pool)
         try:
             printed = self.zpool(request, *words, part, seconds=POOL_SECONDS)
@@ -181,7 +182,7 @@ class KernelEngine(Snapshots, ZfsEngine):
                 if self._vdev(pool, part).health == Health.ONLINE:
                     return
         if b"remains in faulted state" in printed:  # zpool ends with 0
-            raise errors.DeviceFaulted(device, pool)
+            raise errors.DeviceFaulted(vdev.path or device, pool)
 
     def clear(self, pool: str, device: str | None = None) -> None:
         names.dataset_name(pool)

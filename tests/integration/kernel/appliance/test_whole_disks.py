@@ -73,7 +73,7 @@ def test_a_spare_in_use_is_one_device(engine: KernelEngine) -> None:
     engine.add_vdevs(WHOLE, [VdevSpec(devices=(DISKS[2],), role=Role.SPARE)], force=True)
     run("zpool", "offline", "-f", WHOLE, guid(engine.pool(WHOLE), DISKS[0]))
     run("udevadm", "settle")
-    with pytest.raises(DeviceFaulted):
+    with pytest.raises(DeviceFaulted, match=f"^{DISKS[0]}"):
         engine.online(WHOLE, guid(engine.pool(WHOLE), DISKS[0]))
     engine.replace(WHOLE, guid(engine.pool(WHOLE), DISKS[0]), DISKS[2])
     run("zpool", "wait", "-t", "replace,resilver", WHOLE)
