@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.zfs.errors import UnexpectedFailure
+from appliance.zfs.errors import NoSuchDevice, UnexpectedFailure
 from appliance.zfs.kernel import commands
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.reading import number
+from appliance.zfs.layout import device_path
 from appliance.zfs.model import Disk, Pool
 from appliance.zfs.names import whole_disk
 
@@ -54,6 +55,16 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
         for use in [use_of(device, owners)]
     ]
     return sorted(devices, key=lambda disk: disk.path)
+
+
+def disk_of(device: str) -> str:
+    """Kernel name of a whole disk, by any of its names. Raises NoSuchDevice for all else, Timeout."""
+    words = ("-J", "-s", "-o", "NAME,PATH,TYPE", "--", device_path(device))
+    document = commands.json_of(commands.run((commands.LSBLK, *words), seconds=30.0).output, "lsblk")
+    for listed in document.get("blockdevices", []):
+        if listed.get("type") == "disk" and not listed["path"].startswith(_LEFT_OUT):
+            return str(listed["path"])
+    raise NoSuchDevice(device)
 
 
 def name_in_pool(device: Json, named: Mapping[str, str]) -> str | None:

@@ -9,7 +9,7 @@ from appliance.zfs.engine import LONGEST_STATUS, ZfsEngine
 from appliance.zfs.kernel import commands, messages, reading, smart
 from appliance.zfs.kernel.core import POOL_SECONDS, READ_SECONDS
 from appliance.zfs.kernel.datasets import assignments
-from appliance.zfs.kernel.disks import disks
+from appliance.zfs.kernel.disks import disk_of, disks
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.kernel.snapshots import Snapshots
 from appliance.zfs.layout import check_layout, device_path
@@ -39,10 +39,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         return disks(self.pools())
 
     def disk_health(self, device: str) -> DiskHealth:
-        for disk in self.disks():
-            if device in (disk.path, disk.device):
-                return smart.health(disk.device)
-        raise errors.NoSuchDevice(device)
+        return smart.health(disk_of(device))
 
     def pools(self) -> list[Pool]:
         request = Request("pools")

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use of a disk from lsblk's output. The documents have the structure of util-linux 2.41."""
+"""Disks from lsblk's output. The documents have the structure of util-linux 2.41."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance.zfs.errors import NoSuchDevice
+from appliance.zfs.kernel import KernelEngine, commands
 from appliance.zfs.kernel.disks import Use, links_of, name_in_pool, use_of
 
 
@@ -72,3 +76,40 @@ def test_a_disk_of_a_pool_has_the_name_that_the_pool_has_for_it(tmp_path: Path) 
     assert name_in_pool(device, {part: str(tmp_path / "ata-1")}) == str(tmp_path / "ata-1")
     assert name_in_pool(device, {part: part}) is None, "a pool on a partition is not on the disk"
     assert name_in_pool(device, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "listed"),
+    [
+        ("/dev/disk/by-id/wwn-1", "disk", "/dev/sda"),
+        ("/dev/disk/by-id/wwn-1-part1", "part", None),
+        ("/dev/zvol/tank/vm", "disk", None),
+        ("/dev/absent", None, None),
+        ("/etc/passwd", None, None),
+        ("/dev/../etc/passwd", None, None),
+        ("--help", None, None),
+    ],
+)
+def test_smart_data_is_read_of_whole_disks_only_and_without_a_list_of_all(
+    name: str, kind: str | None, listed: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of all for each of 240 disks takes minutes."""
+    read = []
+
+    def run(words: Sequence[str], **_: float) -> commands.Result:
+        read.append(words[-1])
+        if words[0] == commands.SMARTCTL:
+            return commands.Result(0, json.dumps({"smart_status": {"passed": True}}).encode(), "")
+        assert words[0] == commands.LSBLK
+        kernel_name = {"disk": listed or "/dev/zd0", "part": "/dev/sda1"}.get(kind or "")
+        devices = [{"name": "x", "path": kernel_name, "type": kind}] if kernel_name else []
+        return commands.Result(0 if devices else 32, json.dumps({"blockdevices": devices}).encode(), "")
+
+    monkeypatch.setattr(commands, "run", run)
+    if listed is not None:
+        assert KernelEngine().disk_health(name).passed
+        assert read == [name, listed]
+    else:
+        with pytest.raises(NoSuchDevice):
+            KernelEngine().disk_health(name)
+        assert read in ([], [name])
