@@ -227,7 +227,7 @@ class Disk:
     path: str
     """Preferred name, below /dev/disk/by-id or else /dev/disk/by-path if possible."""
     device: str
-    """The kernel's name: /dev/sda."""
+    """The kernel's name: /dev/sda; of a multipath map /dev/mapper/mpatha."""
     size: int
     model: str = ""
     serial: str = ""

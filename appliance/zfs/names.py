@@ -19,7 +19,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9_.: -]+")
 _POOL = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*")
 _RESERVED_BEGINNINGS = ("mirror", "raidz", "draid", "spare")
 _USER_PROPERTY = re.compile(r"[a-z0-9._+][a-z0-9._+-]*:[a-z0-9:._+-]*|[a-z0-9._+][a-z0-9:._+-]*:[a-z0-9._+-]*")
-_FIRST_PARTITION = re.compile(r"(/.+)-part1|(/dev/(?:mapper/)?[^/]*[0-9])p1|(/dev/(?:mapper/)?[^/]*[a-z])1")
+_FIRST_PARTITION = re.compile(r"(/.+)-part1|(/dev/[^/]*[0-9])p1|(/dev/[^/]*[a-z])1")
 _HOLD_TAG = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
@@ -106,6 +106,9 @@ def pool_of(name: str) -> str:
 
 
 def whole_disk(path: str) -> str | None:
-    """The disk of a first partition. OpenZFS makes one on a disk that it takes as a whole (zfs_append_partition of libzutil)."""
+    """The disk of a first partition. OpenZFS makes one on a disk that it takes as a whole (zfs_append_partition of libzutil).
+
+    It makes none on a map of the device mapper, whose name can end as that of a partition (efi_alloc_and_init of libefi).
+    """
     match = _FIRST_PARTITION.fullmatch(path)
     return match[1] or match[2] or match[3] if match else None

@@ -17,7 +17,7 @@ _COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
 _LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
 FOLDERS = ("/dev/disk/by-id", "/dev/disk/by-path")
 """Names that stay, the best first. Virtual disks without a serial number have only one by their path. zvols are in neither."""
-_BEST_FIRST = ("nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
+_BEST_FIRST = ("dm-uuid-mpath-", "nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
 
 
 class Use(NamedTuple):
@@ -41,7 +41,7 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
         named[kernel_name] = whole_disk(path) or path
     devices = [
         Disk(
-            path=name_in_pool(device, named) or links.get(device["path"], device["path"]),
+            path=name_in_pool(device, named) or links.get(_kernel_name(device), device["path"]),
             device=device["path"],
             size=number(device.get("size")),
             model=str(device.get("model") or "").strip(),
@@ -50,28 +50,40 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
             used_by=use.used_by,
             in_use=use.in_use,
         )
-        for device in commands.json_of(result.output, "lsblk").get("blockdevices", [])
-        if device.get("type") == "disk" and not device["path"].startswith(_LEFT_OUT) and number(device.get("size"))
+        for device in whole_disks(commands.json_of(result.output, "lsblk"))
         for use in [use_of(device, owners)]
     ]
     return sorted(devices, key=lambda disk: disk.path)
 
 
-def disk_of(device: str) -> str:
-    """Kernel name of a whole disk, by any of its names. Raises NoSuchDevice for all else, Timeout."""
+def whole_disks(document: Json) -> list[Json]:
+    """Entries of `lsblk --json`. A multipath map stands for the disks that are its paths, with their model and serial number."""
+    entries: dict[str, Json] = {}
+    for device in document.get("blockdevices", []):
+        if device.get("type") == "disk" and not device["path"].startswith(_LEFT_OUT) and number(device.get("size")):
+            known = {name: device.get(name) for name in ("model", "serial")}
+            maps = [part | known for part in device.get("children", []) if part.get("type") == "mpath"]
+            for entry in maps or [device]:
+                entries.setdefault(entry["path"], entry)
+    return list(entries.values())
+
+
+def paths_of(device: str) -> list[str]:
+    """Kernel names of a disk, by any of its names: several with multipath. Raises NoSuchDevice for all else, Timeout."""
     words = ("-J", "-s", "-o", "NAME,PATH,TYPE", "--", device_path(device))
     document = commands.json_of(commands.run((commands.LSBLK, *words), seconds=30.0).output, "lsblk")
-    for listed in document.get("blockdevices", []):
-        if listed.get("type") == "disk" and not listed["path"].startswith(_LEFT_OUT):
-            return str(listed["path"])
-    raise NoSuchDevice(device)
+    of_disks = [entry for entry in document.get("blockdevices", []) if entry.get("type") in ("disk", "mpath")]
+    paths = [part["path"] for entry in of_disks for part in _with_parts(entry) if part.get("type") == "disk"]
+    if not paths or paths[0].startswith(_LEFT_OUT):
+        raise NoSuchDevice(device)
+    return paths
 
 
 def name_in_pool(device: Json, named: Mapping[str, str]) -> str | None:
     """The name that a pool has for this whole disk, which can have several; `named` by kernel names."""
     for part in _with_parts(device):
-        name = named.get(part["path"])
-        if name is not None and str(Path(name).resolve()) == device["path"]:
+        name = named.get(_kernel_name(part))
+        if name is not None and str(Path(name).resolve()) == _kernel_name(device):
             return name
     return None
 
@@ -90,6 +102,11 @@ def links_of(folders: Sequence[str]) -> dict[str, str]:
     return links
 
 
+def _kernel_name(device: Json) -> str:
+    """/dev/dm-0, which lsblk calls /dev/mapper/NAME."""
+    return str(Path(device["path"]).resolve())
+
+
 def _with_parts(device: Json) -> Iterator[Json]:
     """The device, its partitions, and the volumes that are made of them (LVM, LUKS, RAID)."""
     yield device
@@ -101,12 +118,14 @@ def use_of(device: Json, owners: Mapping[str, str]) -> Use:
     """Use of a disk, by its entry of `lsblk --json` and the pools' names by device."""
     parts = list(_with_parts(device))
     for part in parts:
-        if part["path"] in owners:
-            return Use(f"pool {owners[part['path']]}", in_use=True)
+        if _kernel_name(part) in owners:
+            return Use(f"pool {owners[_kernel_name(part)]}", in_use=True)
     for part in parts:
         if mounted := [where for where in part.get("mountpoints") or [] if where]:
             return Use(f"mounted on {mounted[0]}", in_use=True)
-    made_into_volumes = any(part.get("type") not in ("disk", "part") for part in parts)
+    made_into_volumes = any(part.get("type") not in ("disk", "part", "mpath") for part in parts)
+    # Partitions of a multipath map are maps of kpartx, so that OpenZFS cannot open it.
+    made_into_volumes |= device.get("type") == "mpath" and len(parts) > 1
     for part in parts:
         if part.get("fstype"):
             on = "" if part is device else f" on {part['path']}"

@@ -9,7 +9,7 @@ from appliance.zfs.engine import LONGEST_STATUS, ZfsEngine
 from appliance.zfs.kernel import commands, messages, reading, smart
 from appliance.zfs.kernel.core import POOL_SECONDS, READ_SECONDS
 from appliance.zfs.kernel.datasets import assignments
-from appliance.zfs.kernel.disks import disk_of, disks
+from appliance.zfs.kernel.disks import disks, paths_of
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.kernel.snapshots import Snapshots
 from appliance.zfs.layout import check_layout, device_path
@@ -39,7 +39,11 @@ class KernelEngine(Snapshots, ZfsEngine):
         return disks(self.pools())
 
     def disk_health(self, device: str) -> DiskHealth:
-        return smart.health(disk_of(device))
+        for path in paths_of(device):
+            health = smart.health(path)
+            if not health.unanswered:
+                break
+        return health
 
     def pools(self) -> list[Pool]:
         request = Request("pools")

@@ -10,7 +10,9 @@ import pytest
 
 from appliance.zfs.errors import NoSuchDevice
 from appliance.zfs.kernel import KernelEngine, commands
-from appliance.zfs.kernel.disks import Use, links_of, name_in_pool, use_of
+from appliance.zfs.kernel import disks as kernel_disks
+from appliance.zfs.kernel.disks import Use, links_of, name_in_pool, use_of, whole_disks
+from appliance.zfs.model import Health, Pool, Vdev
 
 
 def node(
@@ -51,6 +53,64 @@ def test_use_of_a_disk(device: dict[str, Any], expected: Use) -> None:
     assert use_of(device, {"/dev/sda2": "tank"}) == expected
 
 
+def path_of_multipath(path: str, *parts: dict[str, Any], fstype: str | None = None) -> dict[str, Any]:
+    """As lsblk prints a disk with two paths: with the map and its partitions below each."""
+    size: dict[str, Any] = {"size": 4 << 40, "rota": True}
+    nothing = {**size, "model": None, "serial": None}
+    node_of_map = node("/dev/mapper/mpatha", "mpath", *(part | nothing for part in parts), fstype=fstype) | nothing
+    return node(path, "disk", node_of_map, fstype="mpath_member") | size | {"model": "HUH721212AL4200", "serial": "8DJ7P2VH"}
+
+
+KPARTX = node("/dev/mapper/mpatha-part1", "part", fstype="zfs_member"), node("/dev/mapper/mpatha-part9", "part")
+
+
+@pytest.mark.parametrize(
+    ("parts", "fstype", "owners", "expected"),
+    [
+        ((), None, {}, Use(None, in_use=False)),
+        ((), "zfs_member", {}, Use("zfs_member", in_use=False)),
+        ((), "zfs_member", {"/dev/mapper/mpatha": "tank"}, Use("pool tank", in_use=True)),
+        (KPARTX, None, {"/dev/mapper/mpatha-part1": "tank"}, Use("pool tank", in_use=True)),
+        # Maps of kpartx keep it open: `zpool create -f` fails with "Device or resource busy".
+        (KPARTX, None, {}, Use("zfs_member on /dev/mapper/mpatha-part1", in_use=True)),
+        (KPARTX[1:], None, {}, Use("partitions", in_use=True)),
+        ((ROOT,), "LVM2_member", {}, Use("mounted on /", in_use=True)),
+        ((UNMOUNTED,), "LVM2_member", {}, Use("LVM2_member", in_use=True)),
+    ],
+)
+def test_a_disk_with_several_paths_is_one(
+    parts: Sequence[dict[str, Any]], fstype: str | None, owners: dict[str, str], expected: Use
+) -> None:
+    other = node("/dev/sdc", "disk") | {"size": 1 << 30}
+    paths = [path_of_multipath(path, *parts, fstype=fstype) for path in ("/dev/sda", "/dev/sdb")]
+    disk, alone = whole_disks({"blockdevices": [*paths, other]})
+    assert (disk["path"], disk["serial"], alone) == ("/dev/mapper/mpatha", "8DJ7P2VH", other)
+    assert use_of(disk, owners) == expected
+
+
+def test_a_disk_with_several_paths_has_the_name_that_only_the_map_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names by WWN and serial number lead to one of the paths while the map is absent, such as early at boot."""
+    for folder in ("by-id", "mapper"):
+        (tmp_path / folder).mkdir()
+    for name in ("sda", "sdb", "dm-0", "dm-1"):
+        (tmp_path / name).touch()
+    (tmp_path / "mapper/mpatha").symlink_to("../dm-0")
+    map_name = str(tmp_path / "by-id/dm-uuid-mpath-35000cca2910d3b1c")
+    for link in ("dm-name-mpatha", "dm-uuid-mpath-35000cca2910d3b1c", "scsi-35000cca2910d3b1c", "wwn-0x5000cca2910d3b1c"):
+        (tmp_path / "by-id" / link).symlink_to("../dm-0")
+    document = {"blockdevices": [path_of_multipath(path) for path in ("/dev/sda", "/dev/sdb")]}
+    output = json.dumps(document).replace('"/dev/', f'"{tmp_path}/').encode()
+    monkeypatch.setattr(kernel_disks, "FOLDERS", (str(tmp_path / "by-id"),))
+    monkeypatch.setattr(commands, "run", lambda *_, **__: commands.Result(0, output, ""))
+    (disk,) = kernel_disks.disks([])
+    assert (disk.path, disk.device, disk.serial) == (map_name, str(tmp_path / "mapper/mpatha"), "8DJ7P2VH")
+    assert (disk.size, disk.rotational, disk.used_by, disk.in_use) == (4 << 40, True, None, False)
+    device = Vdev(name=map_name, kind="disk", guid=1, health=Health.ONLINE, path=map_name)
+    pool = Pool(name="tank", guid=2, health=Health.ONLINE, size=0, allocated=0, free=0, vdevs=(device,))
+    (disk,) = kernel_disks.disks([pool])
+    assert (disk.path, disk.used_by) == (map_name, "pool tank")
+
+
 def test_a_disk_without_a_serial_number_has_the_name_of_its_path(tmp_path: Path) -> None:
     """As virtual disks of VMware have unless the machine says disk.EnableUUID. A pool cannot be made of /dev/sdb."""
     ids, paths = tmp_path / "by-id", tmp_path / "by-path"
@@ -76,6 +136,22 @@ def test_a_disk_of_a_pool_has_the_name_that_the_pool_has_for_it(tmp_path: Path) 
     assert name_in_pool(device, {part: str(tmp_path / "ata-1")}) == str(tmp_path / "ata-1")
     assert name_in_pool(device, {part: part}) is None, "a pool on a partition is not on the disk"
     assert name_in_pool(device, {}) is None
+
+
+def test_smart_data_comes_from_a_path_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """smartctl does not know maps."""
+    paths = [{"name": name, "path": f"/dev/{name}", "type": "disk"} for name in ("sda", "sdb")]
+    listed = {"blockdevices": [{"name": "mpatha", "path": "/dev/mapper/mpatha", "type": "mpath", "children": paths}]}
+    failed = {"smartctl": {"messages": [{"string": "Smartctl open device: /dev/sda failed: No such device or address"}]}}
+    results = {
+        "/dev/disk/by-id/dm-uuid-mpath-35000cca2910d3b1c": commands.Result(0, json.dumps(listed).encode(), ""),
+        "/dev/sda": commands.Result(2, json.dumps(failed).encode(), ""),
+        "/dev/sdb": commands.Result(0, json.dumps({"smart_status": {"passed": True}}).encode(), ""),
+    }
+    monkeypatch.setattr(commands, "run", lambda words, **_: results[words[-1]])
+    assert KernelEngine().disk_health("/dev/disk/by-id/dm-uuid-mpath-35000cca2910d3b1c").passed
+    results["/dev/sdb"] = results["/dev/sda"]
+    assert KernelEngine().disk_health("/dev/disk/by-id/dm-uuid-mpath-35000cca2910d3b1c").unanswered
 
 
 @pytest.mark.parametrize(
