@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from appliance.domain.designation import Names
 from appliance.domain.fields import BytesInput, DatastoreName, Identifier, Lun, Model, Percent, SnapshotName
-from appliance.zfs.model import Redundancy, Role, VdevSpec
+from appliance.zfs.model import MAX_DEVICES, Redundancy, Role, VdevSpec
 
 
 class Request(Model):
@@ -237,13 +237,13 @@ PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 class VdevCreate(Model):
     """A vdev to create; in a stripe each device is a separate vdev."""
 
-    devices: Annotated[list[Device], Field(min_length=1, max_length=64)]
+    devices: Annotated[list[Device], Field(min_length=1, max_length=MAX_DEVICES)]
     redundancy: Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"] = "stripe"
     role: Literal["data", "log", "cache", "spare", "special", "dedup"] = "data"
 
 
 class VdevsCreate(Request):
-    vdevs: Annotated[list[VdevCreate], Field(min_length=1, max_length=32)]
+    vdevs: Annotated[list[VdevCreate], Field(min_length=1, max_length=MAX_DEVICES)]
     force: bool = False
 
     @property

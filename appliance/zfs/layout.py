@@ -5,10 +5,8 @@ import re
 from collections.abc import Sequence
 
 from appliance.zfs.errors import InvalidLayout, NoSuchDevice
-from appliance.zfs.model import Redundancy, Role, VdevSpec
+from appliance.zfs.model import MAX_DEVICES, Redundancy, Role, VdevSpec
 
-MAX_DEVICES = 1024
-"""Per operation."""
 FEWEST = {Redundancy.STRIPE: 1, Redundancy.MIRROR: 2, Redundancy.RAIDZ1: 2, Redundancy.RAIDZ2: 3, Redundancy.RAIDZ3: 4}
 MOST_IN_RAIDZ = 255
 

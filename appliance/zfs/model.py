@@ -78,6 +78,10 @@ class Redundancy(StrEnum):
     RAIDZ3 = "raidz3"
 
 
+MAX_DEVICES = 1024
+"""Of all vdevs that one operation creates."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VdevSpec:
     """A new vdev. STRIPE makes each device a separate vdev; CACHE and SPARE are STRIPE."""

@@ -42,6 +42,19 @@ def test_from_empty_disks_to_a_datastore(appliance: Appliance) -> None:
     assert int(appliance.get("/pools/fast")["size"]) == 2 * size
 
 
+def test_a_pool_of_many_mirrors(appliance: Appliance) -> None:
+    disks = [f"/dev/disk/by-id/wwn-{number}" for number in range(1300)]
+    for disk in disks:
+        appliance.simulator.add_disk(disk, GIB)
+    mirrors = [mirror(*disks[at : at + 2]) for at in range(0, 120, 2)]
+    body = {"name": "fast", "vdevs": [*mirrors, {"devices": disks[120:240], "role": "spare"}]}
+    assert appliance.request("POST", "/pools/plan", body).status_code == 200
+    appliance.job("POST", "/pools", body)
+    assert len(appliance.get("/pools/fast")["vdevs"]) == 60 + 120
+    refused = appliance.request("POST", "/pools/fast/extend", {"vdevs": [mirror(*disks[240:900]), mirror(*disks[900:])]})
+    assert refused.status_code == 409 and "more than 1024 devices" in refused.text
+
+
 def test_devices_in_use_are_refused(appliance: Appliance) -> None:
     used = next(disk["path"] for disk in appliance.get("/disks")["items"] if disk["used_by"])
     free = free_disks(appliance)[0]
