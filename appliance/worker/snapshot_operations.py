@@ -163,12 +163,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         schedule retains by now, or of a schedule that is paused or deleted by now.
         """
         destroyed = 0
-        for name in plan.expired:
-            with contextlib.suppress(zfs.NoSuchSnapshot, zfs.NoSuchDataset):
-                with contextlib.suppress(zfs.NoSuchHold):
-                    context.engine.release([name], retention.PROTECTED)
-                # With another hold it stays, and would count as protected until a time that has passed.
-                context.engine.inherit_property(name, retention.PROTECT)
+        self._end_protection(context, plan, advance)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying snapshots", 10 + 80 * begin // len(plan.names))
             with context.store.reading() as session:
@@ -185,6 +180,24 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                     break
         context.scan_pools(plan.pools)
         return SnapshotResult(destroyed=destroyed)
+
+    def _end_protection(self, context: Context, plan: RetirePlan, advance: Advance) -> None:
+        """Each release waits for a transaction group, and the pool's other jobs wait too: so many snapshots at once."""
+        gone = (zfs.NoSuchSnapshot, zfs.NoSuchDataset, zfs.NoSuchHold)
+        for begin in range(0, len(plan.expired), _AT_ONCE):
+            advance("ending the protection", 10 * begin // len(plan.expired))
+            names = plan.expired[begin : begin + _AT_ONCE]
+            try:
+                context.engine.release(names, retention.PROTECTED)
+            except gone:  # one of them, and then none was released
+                for name in names:
+                    with contextlib.suppress(*gone):
+                        context.engine.release([name], retention.PROTECTED)
+        held = [snapshot.name for snapshot in context.scan_pools(plan.pools).snapshots if snapshot.holds] if plan.expired else []
+        for name in set(plan.expired).intersection(held):
+            # Its other hold keeps it, and it would count as protected until a time that has passed.
+            with contextlib.suppress(*gone):
+                context.engine.inherit_property(name, retention.PROTECT)
 
 
 class RollbackPlan(Plan, frozen=True, kw_only=True):

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
+
+from appliance.domain import requests, retention
+from appliance.worker.snapshot_operations import Retire
 
 
 @pytest.fixture
@@ -77,6 +81,39 @@ def test_a_purge_names_the_end_of_a_protection(appliance: Appliance, store: str)
     appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
     appliance.job("DELETE", f"/datastores/{store}")
     assert "protection ends at 2" in refused(appliance, "POST", f"/datastores/{store}/purge")["detail"]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_protections_end_together(appliance: Appliance, store: str, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each release is a transaction group. A snapshot that disappeared does not keep the others protected."""
+    tagged = [f"safe{number}" for number in range(5)]
+    for name in tagged:
+        appliance.job("POST", "/snapshots", {"name": name, "datastores": [store], "protect_days": 7})
+    hold(appliance, store, "audit", "safe1")
+    listed = appliance.get(f"/datastores/{store}/snapshots")["items"]
+    expired = [snapshot["full_name"] for snapshot in listed if snapshot["name"] in tagged]
+    simulator, context, retire = appliance.simulator, appliance.service.context, Retire()
+    steps: list[tuple[str, int]] = []
+    calls: list[int] = []
+    plan = retire.plan(context, requests.RetireSnapshots(pool="tank", names=[], about=[store], expired=expired))
+    if missing:
+        simulator.release([expired[0]], retention.PROTECTED)
+        simulator.destroy_snapshots([expired[0]])
+    release = simulator.release
+
+    def counted(names: Sequence[str], tag: str) -> None:
+        calls.append(len(names))
+        release(names, tag)
+
+    monkeypatch.setattr(simulator, "release", counted)
+    retire.run(context, plan, "job", lambda step, percent: steps.append((step, percent)))
+    assert steps == [("ending the protection", 0)] and calls == [5, *[1] * 5 * missing]
+    shown = {snapshot["name"]: snapshot for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]}
+    left = tagged[1:] if missing else tagged
+    assert [tags(appliance, store, name) for name in left] == [{"audit": "user"} if name == "safe1" else {} for name in left]
+    assert {shown[name]["protected_until"] for name in left} == {None}
+    assert simulator.properties(expired[1]).get(retention.PROTECT) is None
+    appliance.job("POST", f"/datastores/{store}/snapshots/delete", {"names": [name for name in left if name != "safe1"]})
 
 
 def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: str) -> None:
