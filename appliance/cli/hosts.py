@@ -165,7 +165,7 @@ def change_group(
     name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
     disable: Annotated[
         list[str] | None,
-        typer.Option(help="Disable compare_and_write, extended_copy, write_same, unmap or token; repeat for several."),
+        typer.Option(help="Disable extended_copy, write_same, unmap or token; repeat for several."),
     ] = None,
     enable: Annotated[list[str] | None, typer.Option(help="Enable an offload again; repeat for several.")] = None,
 ) -> None:

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
@@ -31,6 +31,13 @@ _SEEN_STEP_S = 30
 HOSTS = 4096
 GROUPS = 256
 _IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9._:-]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")
+
+Offload = Literal["extended_copy", "write_same", "unmap", "token"]
+"""XCOPY, WRITE SAME, UNMAP and ODX, by the target's names: what can be disabled for a group.
+
+ATS cannot: VMFS that was formatted with ATS has no other lock. Without ATS, hosts do not mount it after a rescan, and VMs fail
+(Broadcom KB 319797, 313040). To isolate a fault, a host has its own setting /VMFS3/HardwareAcceleratedLocking.
+"""
 
 
 def group(session: Session, group_id: str) -> HostGroup:

@@ -21,16 +21,17 @@ async function choose(what, action) {
   await page.getByRole("menuitem", { name: action, exact: true }).click();
 }
 
-test("a group without ATS is created", async () => {
+test("a group without XCOPY is created; ATS cannot be disabled", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
   await page.getByRole("tab", { name: "Host groups" }).click();
   await page.getByRole("button", { name: "New group" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
-  await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
+  await dialog.getByRole("checkbox", { name: "XCOPY" }).uncheck();
+  assert.equal(await dialog.getByRole("checkbox", { name: "ATS" }).count(), 0);
   await inspect(page, "host-group-new");
   await dialog.getByRole("button", { name: "Create group" }).click();
-  await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
+  await page.getByRole("row", { name: "lab" }).getByText("Without XCOPY").waitFor();
   await inspect(page, "host-groups");
 });
 
@@ -108,7 +109,7 @@ test("a host shows its paths, its LUNs, and the commands for it", async () => {
   await page.getByRole("row", { name: "192.0.2.9:51000" }).getByText("192.0.2.1:3260").waitFor();
   await page.getByRole("region", { name: "Identity" }).getByText("Now", { exact: true }).waitFor();
   await page.getByText("esxcli storage core adapter rescan --all").waitFor();
-  await page.getByText("is not offered compare_and_write").waitFor();
+  await page.getByText("is not offered extended_copy").waitFor();
   await inspect(page, "host");
 });
 

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, sessions of hosts."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from appliance.api.types import Answer, Versioned
 from appliance.domain.fields import Identifier, Model, Name, Time
-from appliance.domain.hosts import Addresses, ChapCreate, Iqns
-
-Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
-"""ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
+from appliance.domain.hosts import Addresses, ChapCreate, Iqns, Offload
 
 
 class HostResponse(Versioned):
@@ -60,14 +57,14 @@ class GroupCreate(Model):
     """A new host group."""
 
     name: Name
-    disabled_offloads: Annotated[list[Offload], Field(max_length=5)] = []
+    disabled_offloads: Annotated[list[Offload], Field(max_length=4)] = []
 
 
 class GroupUpdate(Model):
     """Fields to change."""
 
     name: Name | None = None
-    disabled_offloads: Annotated[list[Offload], Field(max_length=5)] | None = None
+    disabled_offloads: Annotated[list[Offload], Field(max_length=4)] | None = None
 
 
 class IscsiSessionResponse(Answer):

@@ -28,6 +28,20 @@ def test_one_refusal_names_all_invalid_fields(appliance: Appliance) -> None:
     assert taken.status_code == 201 and taken.json["iqns"] == [ESX1]
 
 
+def test_ats_cannot_be_disabled(appliance: Appliance) -> None:
+    """VMFS has no other lock. The refusal names what can be disabled."""
+    group = appliance.group("cluster", ESX1)
+    for method, path, name in (("POST", "/host-groups", "other"), ("PATCH", f"/host-groups/{group}", "cluster")):
+        answer: Any = appliance.request(method, path, {"name": name, "disabled_offloads": ["unmap", "compare_and_write"]})
+        (error,) = answer.json["errors"]
+        assert answer.status_code == 422 and error["field"].startswith("disabled_offloads")
+        assert all(offload in str(error) for offload in ("extended_copy", "write_same", "unmap", "token")), error
+    assert [group["disabled_offloads"] for group in appliance.get("/host-groups")["items"]] == [[]]
+    every = {"disabled_offloads": ["extended_copy", "token", "unmap", "write_same"]}
+    taken: Any = appliance.request("PATCH", f"/host-groups/{group}", every)
+    assert taken.status_code == 200 and taken.json["disabled_offloads"] == every["disabled_offloads"]
+
+
 def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) -> None:
     """The later of both counts, and the time is stored at most twice a minute."""
     assert isinstance(appliance.target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)

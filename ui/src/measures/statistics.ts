@@ -4,9 +4,11 @@
  * checked here, because the API passes them on untyped.
  */
 
-import type { Offloads } from "../api/types";
+import type { Offload, Offloads } from "../api/types";
 
-export const PRIMITIVES = ["compare_and_write", "extended_copy", "write_same", "unmap", "token"] as const;
+/** Primitives that can be disabled for a host group: all but ATS, the lock of VMFS. */
+export const CAN_BE_DISABLED = ["extended_copy", "write_same", "unmap", "token"] as const satisfies readonly Offload[];
+export const PRIMITIVES = ["compare_and_write", ...CAN_BE_DISABLED] as const;
 export type Primitive = (typeof PRIMITIVES)[number];
 
 export interface OperationCounters {

@@ -161,8 +161,7 @@ export const hosts = {
       nameHelp: "For example the name of the cluster",
       offloads: "VAAI offloads for this group",
       disabled: "Disabled offloads",
-      offloadsHelp:
-        "Disable an offload only to isolate a fault. Hosts then do the work over the network. Without ATS they reserve whole LUNs.",
+      offloadsHelp: "Disable an offload only to isolate a fault. Hosts then do the work over the network.",
     },
   },
 };

@@ -4,7 +4,7 @@
 import type { Datastore, Group, History, Host, IscsiSession } from "../../api/types";
 import { formatBytes, formatRate } from "../../format/bytes";
 import { formatLatency, formatOperations } from "../../format/performance";
-import { PRIMITIVES, type LunCounters } from "../../measures/statistics";
+import { CAN_BE_DISABLED, type LunCounters } from "../../measures/statistics";
 import { text } from "../../text";
 import { pathsOf } from "../hosts/paths";
 
@@ -37,8 +37,8 @@ export function hostsWithPaths(
 /** The state of VAAI of a VMFS datastore, in a line. */
 export function vaaiOf(groups: readonly Group[], counters: LunCounters | undefined): string {
   if (counters === undefined) return words.notServed;
-  const off = PRIMITIVES.filter((primitive) => groups.some((group) => group.disabled_offloads.includes(primitive)));
-  const names = off.map((primitive) => text.datastores.detail.vaai.names[primitive][0]);
+  const off = CAN_BE_DISABLED.filter((offload) => groups.some((group) => group.disabled_offloads.includes(offload)));
+  const names = off.map((offload) => text.datastores.detail.vaai.names[offload][0]);
   const copied = [...counters.fallbacks.values()].reduce((sum, bytes) => sum + bytes, 0);
   return [
     off.length === 0 ? words.allOn : words.someOff(names.join(", ")),

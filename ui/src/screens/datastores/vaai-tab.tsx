@@ -111,7 +111,9 @@ function Primitives({ counters, groups }: { readonly counters: LunCounters; read
 
 function Offered({ primitive, groups }: { readonly primitive: Primitive; readonly groups: readonly Group[] }) {
   if (groups.length === 0) return <Label isCompact>{words.nobody}</Label>;
-  const without = groups.filter((group) => group.disabled_offloads.includes(primitive)).map((group) => group.name);
+  const without = groups
+    .filter((group) => group.disabled_offloads.some((offload) => offload === primitive))
+    .map((group) => group.name);
   return without.length === 0 ? (
     <Label isCompact status="success">
       {words.on}

@@ -12,7 +12,7 @@ import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
-import { PRIMITIVES } from "../../measures/statistics";
+import { CAN_BE_DISABLED } from "../../measures/statistics";
 import { text } from "../../text";
 
 const words = text.hosts.groups;
@@ -26,7 +26,7 @@ interface Form {
 
 /** The request's body. */
 function valuesOf({ name, disabled }: Form) {
-  return { name, disabled_offloads: PRIMITIVES.filter((offload) => disabled.includes(offload)) };
+  return { name, disabled_offloads: CAN_BE_DISABLED.filter((offload) => disabled.includes(offload)) };
 }
 
 interface FieldsProps {
@@ -48,7 +48,7 @@ function GroupFields({ form, onChange, problem }: FieldsProps) {
         required
       />
       <FormGroup role="group" label={words.form.offloads} fieldId="group-offloads">
-        {PRIMITIVES.map((offload) => (
+        {CAN_BE_DISABLED.map((offload) => (
           <Checkbox
             key={offload}
             id={`offload-${offload}`}

@@ -162,8 +162,7 @@ export const hosts: Texts["hosts"] = {
       nameHelp: "Zum Beispiel der Name des Clusters",
       offloads: "VAAI-Offloads dieser Gruppe",
       disabled: "Abgeschaltete Offloads",
-      offloadsHelp:
-        "Schalten Sie einen Offload nur ab, um einen Fehler einzugrenzen. Hosts arbeiten dann über das Netzwerk. Ohne ATS reservieren sie ganze LUNs.",
+      offloadsHelp: "Schalten Sie einen Offload nur ab, um einen Fehler einzugrenzen. Hosts arbeiten dann über das Netzwerk.",
     },
   },
 };
