@@ -112,6 +112,7 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
             session.execute(delete(table))
     for row in content["schedules"]:
         schedule_times.zone(row["time_zone"])
+    hosts.check_offloads([offload for row in content["host_groups"] for offload in row["disabled"]])
     for name in TABLES:
         for row in users if name == "users" else content.get(name, []):  # an earlier version may lack a table
             _put(session, _table(name), row | {column: seal.seal(row[column]) for column in _SEALED.get(name, ()) if row[column]})

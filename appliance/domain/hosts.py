@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
@@ -38,6 +38,13 @@ Offload = Literal["extended_copy", "write_same", "unmap", "token"]
 ATS cannot: VMFS that was formatted with ATS has no other lock. Without ATS, hosts do not mount it after a rescan, and VMs fail
 (Broadcom KB 319797, 313040). To isolate a fault, a host has its own setting /VMFS3/HardwareAcceleratedLocking.
 """
+
+
+def check_offloads(names: Sequence[str]) -> None:
+    """Checks that these can be disabled. Raises InvalidError."""
+    allowed = get_args(Offload)
+    if refused := sorted(set(names).difference(allowed)):
+        raise InvalidError("disabled_offloads", f"{', '.join(refused)} cannot be disabled for a host group", ", ".join(allowed))
 
 
 def group(session: Session, group_id: str) -> HostGroup:

@@ -340,6 +340,17 @@ def test_a_file_of_another_version_is_refused(what: str, appliance: Appliance, m
     assert refused(appliance, 422, file)["errors"][0]["field"] == ("time_zone" if "time zone" in what else "copy")
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_file_that_disables_ats_is_refused(dry_run: bool, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """VMFS has no other lock. The refusal names what can be disabled."""
+    disabled = ["compare_and_write", "unmap"]
+    file = of_another_version(appliance, monkeypatch, lambda content: content["host_groups"][0].update(disabled=disabled))
+    (error,) = refused(appliance, 422, file, dry_run=dry_run)["errors"]
+    assert error["field"] == "disabled_offloads"
+    assert error["reason"] == "compare_and_write cannot be disabled for a host group"
+    assert error["allowed"] == "extended_copy, write_same, unmap, token"
+
+
 def test_exactly_one_source(shared: Appliance) -> None:
     for body in ({}, {"keep": True, "from_pool": "tank"}, {"file": "{}", "from_pool": "tank"}):
         assert shared.request("POST", "/recovery", body).status_code == 422
