@@ -6,25 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OTHERS "others"
-
 struct row {
     char *name;
+    uint64_t last_use; /* number of the use, of the table's */
     struct vaai_nas_counter_set set;
 };
 
-/* Rows are in order of first use; the last row has the rest after the table is full. */
+/* Rows are in order of first use. In a full table a new name gets the row that was unused for longest. */
 struct table {
-    struct row *rows[VAAI_NAS_COUNTED_HOSTS + 1];
+    struct row *rows[VAAI_NAS_COUNTED];
     size_t used;
+    uint64_t uses;
 };
 
 struct vaai_nas_counters {
     pthread_mutex_t lock;
     struct table exports, hosts;
 };
-
-_Static_assert(VAAI_NAS_COUNTED_EXPORTS == VAAI_NAS_COUNTED_HOSTS, "one kind of table");
 
 static const char *const names[VAAI_NAS_OPERATION_COUNT] = {
     [VAAI_NAS_OPERATION_CAPABILITIES] = "capabilities", [VAAI_NAS_OPERATION_CLONE] = "clone",
@@ -68,21 +66,30 @@ void vaai_nas_counters_free(struct vaai_nas_counters *counters)
 /* NULL without memory: then nothing is counted. */
 static struct vaai_nas_counter_set *counters_find(struct table *table, const char *name)
 {
-    for (size_t i = 0; i < table->used; i++)
-        if (strcmp(table->rows[i]->name, name) == 0)
-            return &table->rows[i]->set;
-    if (table->used > VAAI_NAS_COUNTED_HOSTS)
-        return &table->rows[VAAI_NAS_COUNTED_HOSTS]->set;
+    struct row *row = NULL;
 
-    struct row *row = calloc(1, sizeof(*row));
-    if (row == NULL)
-        return NULL;
-    row->name = strdup(table->used == VAAI_NAS_COUNTED_HOSTS ? OTHERS : name);
-    if (row->name == NULL) {
-        free(row);
-        return NULL;
+    table->uses++;
+    for (size_t i = 0; i < table->used; i++) {
+        if (strcmp(table->rows[i]->name, name) == 0) {
+            table->rows[i]->last_use = table->uses;
+            return &table->rows[i]->set;
+        }
+        if (row == NULL || table->rows[i]->last_use < row->last_use)
+            row = table->rows[i];
     }
-    table->rows[table->used++] = row;
+    char *copy = strdup(name);
+    if (copy == NULL)
+        return NULL;
+    if (table->used < VAAI_NAS_COUNTED) {
+        row = calloc(1, sizeof(*row));
+        if (row == NULL) {
+            free(copy);
+            return NULL;
+        }
+        table->rows[table->used++] = row;
+    }
+    free(row->name);
+    *row = (struct row){.name = copy, .last_use = table->uses};
     return &row->set;
 }
 
@@ -167,14 +174,19 @@ void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
         const struct table *table = which == 0 ? &counters->exports : &counters->hosts;
         for (size_t i = 0;; i++) {
             pthread_mutex_lock(lock);
-            const struct row *row = i < table->used ? table->rows[i] : NULL; /* rows are never removed */
+            const bool more = i < table->used;
             struct vaai_nas_counter_set copy;
-            if (row != NULL)
-                copy = row->set;
+            char *name = NULL;
+            if (more) {
+                copy = table->rows[i]->set;
+                name = strdup(table->rows[i]->name);
+            }
             pthread_mutex_unlock(lock);
-            if (row == NULL)
+            if (!more)
                 break;
-            each(context, which == 0 ? NULL : row->name, which == 0 ? row->name : NULL, &copy);
+            if (name != NULL)
+                each(context, which == 0 ? NULL : name, which == 0 ? name : NULL, &copy);
+            free(name);
         }
     }
 }

@@ -609,26 +609,40 @@ static void find_host(void *context, const char *host, const char *export_path, 
         counted_host->set = *set;
 }
 
-static void hosts_are_counted_apart_and_bounded(void **state)
+static void a_host_asks(void *service, const char *name, const struct vaai_nas_clone *clone)
 {
-    struct counted_host counted_host = {.host = "192.0.2.7"}, others = {.host = "others"};
-    const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+    struct vaai_nas_caller host = caller;
     struct vaai_nas_job job;
 
+    snprintf(host.host, sizeof(host.host), "%s", name);
+    assert_int_equal(vaai_nas_get_job_of_file(service, &host, &clone->destination, &job), VAAI_NAS_OK);
+}
+
+static void hosts_are_counted_apart_and_bounded(void **state)
+{
+    struct counted_host busy = {.host = "192.0.2.7"}, idle = {.host = "host0"}, newest = {.host = "host305"};
+    struct vaai_nas_counters *counters = vaai_nas_service_counters(*state);
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+    struct vaai_nas_job job;
+    char name[32];
+
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
-    for (unsigned int i = 0; i < VAAI_NAS_COUNTED_HOSTS + 50; i++) {
-        struct vaai_nas_caller many = caller;
-        snprintf(many.host, sizeof(many.host), "host%u", i);
-        assert_int_equal(vaai_nas_get_job_of_file(*state, &many, &clone.destination, &job), VAAI_NAS_OK);
+    for (unsigned int i = 0; i < VAAI_NAS_COUNTED + 50; i++) {
+        snprintf(name, sizeof(name), "host%u", i);
+        a_host_asks(*state, name, &clone);
+        a_host_asks(*state, "192.0.2.7", &clone);
     }
-    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &counted_host);
-    assert_int_equal(counted_host.set.cloned_bytes, 60);
-    assert_int_equal(counted_host.set.copied_bytes, 40);
-    assert_int_equal(counted_host.set.fallback_bytes[FILEOPS_FALLBACK_MISALIGNED], 40);
-    assert_int_equal(counted_host.set.operation[VAAI_NAS_OPERATION_CLONE].operations, 1);
-    assert_int_equal(counted_host.rows, VAAI_NAS_COUNTED_HOSTS + 1);
-    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &others);
-    assert_int_equal(others.set.operation[VAAI_NAS_OPERATION_JOB].operations, 51);
+    vaai_nas_counters_each(counters, find_host, &busy);
+    assert_int_equal(busy.set.cloned_bytes, 60);
+    assert_int_equal(busy.set.copied_bytes, 40);
+    assert_int_equal(busy.set.fallback_bytes[FILEOPS_FALLBACK_MISALIGNED], 40);
+    assert_int_equal(busy.set.operation[VAAI_NAS_OPERATION_CLONE].operations, 1);
+    assert_int_equal(busy.set.operation[VAAI_NAS_OPERATION_JOB].operations, VAAI_NAS_COUNTED + 50);
+    assert_int_equal(busy.rows, VAAI_NAS_COUNTED);
+    vaai_nas_counters_each(counters, find_host, &idle);
+    assert_int_equal(idle.set.operation[VAAI_NAS_OPERATION_JOB].operations, 0);
+    vaai_nas_counters_each(counters, find_host, &newest);
+    assert_int_equal(newest.set.operation[VAAI_NAS_OPERATION_JOB].operations, 1);
 }
 
 int main(void)
