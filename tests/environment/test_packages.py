@@ -187,7 +187,8 @@ def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
         exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", printed[f"security {name}"])
         assert exposure and float(exposure[1]) <= most, printed[f"security {name}"]
     assert {Path(line).name for line in printed["enabled"].splitlines()} >= ENABLED
-    assert re.search(r"(?s)^enabled\n.*S\d\dnginx", printed["nginx-with-a-site"]), "its files are not served any more"
+    for serving in ("nginx-with-files", "nginx-with-a-site"):
+        assert re.search(r"(?s)^enabled\n.*S\d\dnginx", printed[serving]), f"{serving} does not serve any more"
     assert re.search(r"(?s)^disabled\n.*K\d\dnginx", printed["nginx-alone"]), printed["postinst"] + printed["nginx-alone"]
     for name, says in (
         ("command", "datastore"),

@@ -65,6 +65,17 @@ def test_port_80_stays_free_when_nginx_is_updated(server: Machine) -> None:
     server.run("test -z \"$(ss -Hltn 'sport = :80')\"")
 
 
+def test_nginx_leaves_port_80_to_another_web_server(server: Machine) -> None:
+    """If another one had port 80 at the installation, nginx did not start: at the next boot either could get the port."""
+    server.run("update-rc.d nginx enable && touch /var/www/html/index.html && systemctl is-enabled nginx", 60)
+    server.run(
+        "DPKG_MAINTSCRIPT_PACKAGE=zvaai DPKG_MAINTSCRIPT_NAME=postinst /var/lib/dpkg/info/zvaai.postinst configure; "
+        "rm /var/www/html/index.html",
+        300,
+    )
+    assert "disabled" in server.run("systemctl is-enabled nginx || true")
+
+
 def test_a_seed_file_sets_it_up(server: Machine, first_start: FirstStart, report_line: Callable[[str], None]) -> None:
     report_line(
         f"installed in {first_start.install_seconds:.0f} s, set up with two datastores in {first_start.setup_seconds:.0f} s"
