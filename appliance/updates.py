@@ -24,7 +24,7 @@ LISTS = Path("/var/lib/apt/lists")
 _STATE = (LISTS, LISTS / "partial", Path("/var/lib/dpkg/status"))
 """Each change of apt's lists or of the installed packages changes one of these."""
 _REBOOT = Path("/run/reboot-required")
-_DKMS = Path("/var/lib/dkms/zfs")
+_BOOT, _DKMS = Path("/boot"), Path("/var/lib/dkms/zfs")
 LONGEST_NOTES = 1 << 16
 _LONGEST_CHANGELOG = 1 << 22
 _reading = threading.Lock()
@@ -72,7 +72,7 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
         plan = _plan(tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in _STATE), seconds)
     installed, loaded = _installed("zfsutils-linux"), _loaded()
     running = os.uname().release
-    newest = newest_kernel(running, [path.name.removeprefix("vmlinuz-") for path in Path("/boot").glob("vmlinuz-*")])
+    newest = _next_kernel()
     return Updates(
         packages=[PackageUpdate(name, plan.new[name][0] or None, plan.new[name][1], text)
                   for name, text in EFFECTS.items() if name in plan.new],
@@ -82,6 +82,18 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
         reboot=list(reasons_to_reboot(loaded, installed, running, newest, _flagged())),
         notes=_notes(plan.new["zvaai"][0]) if "zvaai" in plan.new else "",
     )  # fmt: skip
+
+
+def unprepared_kernel(now: float) -> str:
+    """The kernel of the next boot if it lacks OpenZFS; "" if it is newer than an hour, as DKMS can still be building."""
+    kernel = lacks_openzfs(_next_kernel(), _DKMS)
+    return kernel if kernel and (_BOOT / f"vmlinuz-{kernel}").stat().st_ctime < now - 3600 else ""
+
+
+def without_openzfs(kernel: str) -> tuple[str, str]:
+    """The problem of a kernel without OpenZFS, and its remedy."""
+    remedy = f"apt install linux-headers-{kernel} && dkms autoinstall -k {kernel}"
+    return f"Linux {kernel} has no OpenZFS: after a reboot nothing is served", remedy
 
 
 def read_plan(simulation: str) -> Plan:
@@ -114,8 +126,7 @@ def obstacles(plan: Plan, unhealthy: str, loaded: str, installed: str, lacking: 
     if loaded and installed and loaded != installed:
         yield f"OpenZFS {loaded} is loaded and {installed} is installed. Reboot first, so that an upgrade does not meet both."
     if lacking:
-        remedy = f"apt install linux-headers-{lacking} && dkms autoinstall -k {lacking}"
-        yield f"Linux {lacking} has no OpenZFS: after a reboot nothing is served. Run: {remedy}"
+        yield ". Run: ".join(without_openzfs(lacking))
 
 
 def reasons_to_reboot(loaded: str, installed: str, running: str, newest: str, flagged: list[str]) -> Iterator[str]:
@@ -164,6 +175,10 @@ def _installed(package: str) -> str:
         return _run(10, "dpkg-query", "--show", "--showformat", "${Version}", package)
     except UpdatesError:
         return ""
+
+
+def _next_kernel() -> str:
+    return newest_kernel(os.uname().release, [path.name.removeprefix("vmlinuz-") for path in _BOOT.glob("vmlinuz-*")])
 
 
 def _loaded() -> str:

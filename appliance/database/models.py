@@ -200,7 +200,7 @@ class Job(Base):
     key: Mapped[str | None] = mapped_column(unique=True)
     created_at: Mapped[float]
     started_at: Mapped[float | None]
-    ended_at: Mapped[float | None]
+    ended_at: Mapped[float | None] = mapped_column(index=True)
 
 
 class AuditEntry(Base):

@@ -7,13 +7,14 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _SIOCGIFCONF, _SIOCGIFNETMASK = 0x8912, 0x891B  # netdevice(7)
 _IFREQ = struct.Struct("16sH2x4s16x")
 """struct ifreq of a 64-bit system with a sockaddr_in: name; family; the port is skipped; IPv4 address."""
 _MOST = 1024
+_INTERFACES = Path("/sys/class/net")
 _IF_INET6 = Path("/proc/self/net/if_inet6")
 """A line for own IPv6 address: address, index, prefix length, scope, flags, interface."""
 _GLOBAL = "00"
@@ -25,14 +26,24 @@ class Address:
     address: str
     network: str | None = None
     """As in 192.0.2.0/24."""
+    internal: bool = False
+    """On a bridge without a network card, such as Docker's: hosts do not reach it."""
 
 
 def local_addresses() -> list[Address]:
     """All addresses except loopback and link-local ones, IPv4 first. Empty if the process has no access to the network."""
-    addresses = [*_ipv4(), *_ipv6()]
     return [
-        address for address in addresses if not (ip := ipaddress.ip_address(address.address)).is_loopback and not ip.is_link_local
+        replace(address, internal=_is_internal(_INTERFACES / address.interface))
+        for address in (*_ipv4(), *_ipv6())
+        if not (ip := ipaddress.ip_address(address.address)).is_loopback and not ip.is_link_local
     ]
+
+
+def _is_internal(interface: Path) -> bool:
+    """Members with a device are network cards; those on lower interfaces are VLANs and bonds. Containers and VMs have neither."""
+    members = [interface.parent / member.name for member in interface.glob("brif/*")]
+    outward = any((member / "device").exists() or any(member.glob("lower_*")) for member in members)
+    return (interface / "bridge").is_dir() and not outward
 
 
 def _ipv4() -> Iterator[Address]:
@@ -98,7 +109,7 @@ def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
         address, port = split_portal(portal)
         ip = ipaddress.ip_address(address)
         if ip.is_unspecified:
-            same = [mine.address for mine in local if (":" in mine.address) == (ip.version == 6)]
+            same = [mine.address for mine in local if (":" in mine.address) == (ip.version == 6) and not mine.internal]
             resolved.update({join_portal(mine, port): None for mine in same})
         elif not ip.is_loopback:
             resolved[join_portal(address, port)] = None

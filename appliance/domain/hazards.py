@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards: datastores that lose writes in a power cut, a certificate that ends, and a full system disk."""
+"""Hazards: writes that a power cut loses, a certificate or token that ends, a full system disk, a kernel without OpenZFS."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from shlex import quote
 
+from appliance.database.models import Token
 from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
+from appliance.updates import without_openzfs
 
-SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK = "sync", "queue", "certificate", "system-disk"
+SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
-the appliance's.
+the appliance's. certbot renews when a third of the lifetime is left, so short-lived certificates get their alerts later.
 """
+TOKEN_DAYS, TOKEN_USED_DAYS = 14, 2
 _DAY_S = 86400
 
 
@@ -23,7 +26,8 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
     if certificate is None:
         return []
     days = (certificate.not_after - now) / _DAY_S
-    if days > WARNING_DAYS:
+    lifetime = (certificate.not_after - certificate.not_before) / _DAY_S
+    if days > min(WARNING_DAYS, lifetime / 4):
         return []
     when = time.strftime("%Y-%m-%d", time.gmtime(certificate.not_after))
     text = f"The certificate of the appliance ended on {when}" if days < 0 else f"The certificate of the appliance ends on {when}"
@@ -32,7 +36,7 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
         if certificate.self_signed
         else "Upload a new certificate: zvaai certificate upload CHAIN.pem KEY.pem"
     )
-    severity = "critical" if days <= CRITICAL_DAYS else "warning"
+    severity = "critical" if days <= min(CRITICAL_DAYS, lifetime / 12) else "warning"
     return [Finding(f"{CERTIFICATE}:ends", severity, "appliance", text, remedy)]
 
 
@@ -40,6 +44,25 @@ def renewed(certificate: Certificate) -> Finding:
     text = f"The appliance has another certificate, with the SHA-256 fingerprint {certificate.fingerprint}"
     remedy = "Compare it with: journalctl -u zvaai-frontend. Then run zvaai login again on each machine with the command"
     return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:23]}", "info", "appliance", text, remedy)
+
+
+def of_tokens(tokens: Iterable[Token], owners: Mapping[str, str], now: float) -> list[Finding]:
+    """Tokens for a long time that programs use, and that end soon or have ended. `owners`: names of users by id."""
+    return [
+        Finding(
+            f"{TOKENS}:{token.id}",
+            "warning",
+            owners[token.user_id],
+            f"The API token {token.name} of {owners[token.user_id]} {'ends' if token.expires_at > now else 'ended'} on "
+            f"{time.strftime('%Y-%m-%d', time.gmtime(token.expires_at))}. Then what uses it is refused, such as monitoring",
+            f"As {owners[token.user_id]}, create another one: zvaai token create NAME --scope {token.scope} --days 365. "
+            f"Then run: zvaai token delete {token.id}",
+        )
+        for token in tokens
+        if token.expires_at <= now + TOKEN_DAYS * _DAY_S
+        and token.expires_at - token.created_at > 4 * TOKEN_DAYS * _DAY_S
+        and (token.used_at or 0) > min(now, token.expires_at) - TOKEN_USED_DAYS * _DAY_S
+    ]
 
 
 def of_system_disk(folder: Path, free: int) -> list[Finding]:
@@ -50,6 +73,11 @@ def of_system_disk(folder: Path, free: int) -> list[Finding]:
     severity = "critical" if free < CRITICAL_BYTES else "warning"
     remedy = f"Find what fills it: df {folder}; journalctl --disk-usage"
     return [Finding(f"{SYSTEM_DISK}:free", severity, "appliance", text, remedy)]
+
+
+def of_kernel(kernel: str) -> list[Finding]:
+    """`kernel` of the next boot lacks OpenZFS; "" is none."""
+    return [Finding(f"{KERNEL}:next", "critical", "appliance", *without_openzfs(kernel))] if kernel else []
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

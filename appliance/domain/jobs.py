@@ -19,7 +19,7 @@ ACTIVE = (QUEUED, RUNNING)
 ABANDONED = "abandoned"
 """Code of the problem of an abandoned job."""
 QUEUE = 1000
-RETAINED = 20_000
+RETAINED = 5_000
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

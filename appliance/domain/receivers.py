@@ -183,6 +183,9 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
             receiver.secret = seal.seal(value)
         else:
             setattr(receiver, name, value)
+    if not receiver.enabled:  # once enabled again, it gets no old news
+        waiting = update(Delivery).where(Delivery.receiver_id == receiver.id, Delivery.state == PENDING)
+        session.execute(waiting.values(state=DROPPED, ended_at=time.time(), problem="the receiver was disabled"))
     with contextlib.suppress(SealedError):
         url = url_of(seal, receiver)
         if kind_of(url) == EMAIL and receiver.user is None:

@@ -10,7 +10,8 @@ from shlex import quote
 
 from sqlalchemy import select
 
-from appliance.database.models import Schedule, Setting
+from appliance import updates
+from appliance.database.models import Schedule, Setting, Token, User
 from appliance.domain import datastores as domain
 from appliance.domain import hazards, hosts, requests, retention, schedules
 from appliance.domain import jobs as job_store
@@ -58,6 +59,12 @@ class Periodic:
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         folder = self._context.configuration.state_directory
         self._context.alerts.update(hazards.SYSTEM_DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
+        with contextlib.suppress(OSError):  # apt removes the kernel at this moment
+            self._context.alerts.update(hazards.KERNEL, hazards.of_kernel(updates.unprepared_kernel(self.now())))
+        with self._context.store.reading() as session:
+            owners = {user.id: user.name for user in session.scalars(select(User))}
+            tokens = hazards.of_tokens(session.scalars(select(Token)), owners, self.now())
+        self._context.alerts.update(hazards.TOKENS, tokens)
         with self._context.store.session() as session:
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,27 @@ def test_a_kernel_without_openzfs_is_in_the_way(tmp_path: Path) -> None:
     assert lacks_openzfs(kernel, dkms) == ""
     (obstacle,) = obstacles(Plan({}, []), "", "2.3.9", "2.3.9", kernel)
     assert f"linux-headers-{kernel}" in obstacle
+
+
+def test_a_kernel_without_openzfs_is_an_alert_after_an_hour(
+    appliance: Appliance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = os.uname().release
+    kernel = f"99.{running}"
+    for release in (running, kernel):
+        (tmp_path / f"vmlinuz-{release}").touch()
+    (tmp_path / f"kernel-{running}-{os.uname().machine}").mkdir()
+    monkeypatch.setattr(updates, "_BOOT", tmp_path)
+    monkeypatch.setattr(updates, "_DKMS", tmp_path)
+    now = time.time()
+    assert updates.unprepared_kernel(now + 600) == ""
+    assert updates.unprepared_kernel(now + 4000) == kernel
+    appliance.service.periodic.now = lambda: now + 4000
+    appliance.service.periodic.hazards()
+    appliance.wait_until_idle()
+    appliance.service.periodic.hazards()
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if alert["key"] == "kernel:next"]
+    assert alert["severity"] == "critical" and f"Linux {kernel} has no OpenZFS" in alert["text"]
 
 
 @pytest.mark.parametrize(

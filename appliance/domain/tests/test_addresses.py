@@ -4,9 +4,11 @@
 import ipaddress
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from appliance.domain import addresses
 from appliance.domain.addresses import Address, local_addresses, nearest, paths, reachable, split_portal
 
 ADDRESSES = [
@@ -14,6 +16,7 @@ ADDRESSES = [
     Address("eth1", "198.51.100.2"),
     Address("eth1", "198.51.100.3"),
     Address("eth0", "2001:db8::2"),
+    Address("docker0", "172.17.0.1", "172.17.0.0/16", internal=True),
 ]
 
 
@@ -35,11 +38,29 @@ def test_the_kernel_says_the_same_as_ip() -> None:
             subprocess.run(["ip", "address", "delete", address, "dev", "lo"], check=False)
 
 
+def test_a_bridge_of_containers_is_internal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders as /sys/class/net has them: network cards have a device, VLANs and bonds lower interfaces, containers neither."""
+    members = {"docker0": "veth1", "vmbr0": "eno1", "vmbr1": "bond0", "virbr0": None}
+    for bridge, member in members.items():
+        (tmp_path / bridge / "bridge").mkdir(parents=True)
+        (tmp_path / bridge / "brif").mkdir()
+        if member:
+            (tmp_path / bridge / "brif" / member).mkdir()
+    for folder in ("veth1", "eno1/device", "bond0/lower_eno2", "eno2/device"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setattr(addresses, "_INTERFACES", tmp_path)
+    for number, name in enumerate([*members, "eno2"]):
+        monkeypatch.setattr(addresses, "_ipv4", lambda name=name, number=number: [Address(name, f"192.0.2.{number + 1}")])
+        (shown,) = (address for address in local_addresses() if address.interface == name)
+        assert shown.internal == (name in ("docker0", "virbr0")), name
+
+
 @pytest.mark.parametrize(
     ("portals", "hosts_use", "count"),
     [
         (["0.0.0.0:3260"], ["192.0.2.2:3260", "198.51.100.2:3260", "198.51.100.3:3260"], 2),
         (["192.0.2.2:3260"], ["192.0.2.2:3260"], 1),
+        (["172.17.0.1:3260"], ["172.17.0.1:3260"], 1),
         (["198.51.100.2:3260", "198.51.100.3:3261"], ["198.51.100.2:3260", "198.51.100.3:3261"], 1),
         (["127.0.0.1:3260", "[::1]:3260"], [], 0),
         (["[::]:3260", "192.0.2.2:3260"], ["[2001:db8::2]:3260", "192.0.2.2:3260"], 1),

@@ -190,6 +190,12 @@ def test_a_disabled_receiver_gets_nothing(appliance: Appliance, receiver_server:
     assert [alert["key"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
     appliance.request("PATCH", f"/receivers/{made['id']}", {"enabled": False})
     assert not [alert["key"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
+    assert {delivery["state"] for delivery in deliveries(appliance, made)} == {"dropped"}
+    receiver_server.answer = 204
+    appliance.request("PATCH", f"/receivers/{made['id']}", {"enabled": True})
+    tried = len(receiver_server.received)
+    assert not sender_of(appliance).turn(time.time() + 20_000)
+    assert len(receiver_server.received) == tried
 
 
 def test_waiting_deliveries_are_limited(appliance: Appliance, receiver_server: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts before something hurts: writes that a power cut loses, a certificate that ends or was renewed."""
+"""Alerts before something hurts: writes that a power cut loses, a certificate that ends or was renewed, a token that ends."""
 
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from simulators.appliance import Appliance
 from simulators.target import TargetSimulator
 
 from appliance.api import certificate as maker
+from appliance.database.models import Token
 from appliance.domain import disks, hazards
 from appliance.domain.certificate import Certificate, describe
 from appliance.zfs.model import DiskHealth
@@ -65,10 +67,39 @@ def test_the_check_of_the_system_disk_ends_no_alert_of_another_disk(appliance: A
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])
 def test_a_certificate_that_ends(days: int, severity: str | None) -> None:
     now = time.time()
-    certificate = Certificate("CN=zvaai", "CN=zvaai", ["zvaai"], now - 86400, now + days * 86400, "AB:" * 31 + "AB", True)
+    certificate = Certificate("CN=zvaai", "CN=zvaai", ["zvaai"], now - 80 * 86400, now + days * 86400, "AB:" * 31 + "AB", True)
     findings = hazards.of_certificate(certificate, now)
     assert [finding.severity for finding in findings] == ([severity] if severity else [])
     assert hazards.of_certificate(None, now) == []
+
+
+@pytest.mark.parametrize("lifetime", [6, 45, 64])
+def test_what_certbot_renews_in_time_is_no_alert(lifetime: int) -> None:
+    now = time.time()
+    begun = now - lifetime * 86400 * 0.7
+    certificate = Certificate("CN=zvaai", "CN=ca", ["zvaai"], begun, begun + lifetime * 86400, "AB:" * 31 + "AB", False)
+    assert hazards.of_certificate(certificate, now) == []
+    findings = hazards.of_certificate(certificate, now + lifetime * 86400 * 0.2)
+    assert [finding.severity for finding in findings] == ["warning"]
+
+
+def test_the_token_of_monitoring_ends(appliance: Appliance) -> None:
+    made = appliance.request("POST", "/tokens", {"name": "prometheus", "scope": "viewer", "days": 365}).json
+    assert made is not None
+    day, begun = 86400, time.time()
+    appliance.service.periodic.now = lambda: begun + 350 * day
+    assert alerts(appliance, hazards.TOKENS) == [], "nobody uses it"
+    with appliance.store.session() as session:
+        session.get_one(Token, made["id"]).used_at = begun + 350 * day
+    assert alerts(appliance, hazards.TOKENS) == []
+    with appliance.store.session() as session:
+        session.get_one(Token, made["id"]).used_at = begun + 364 * day
+    for days, verb in ((364, "ends"), (400, "ended")):
+        appliance.service.periodic.now = partial(float, begun + days * day)
+        (alert,) = alerts(appliance, hazards.TOKENS)
+        assert alert["severity"] == "warning" and f"prometheus of admin {verb} on" in alert["text"]
+    appliance.request("DELETE", f"/tokens/{made['id']}")
+    assert alerts(appliance, hazards.TOKENS) == []
 
 
 def test_another_certificate_is_announced_once(appliance: Appliance) -> None:
