@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Receivers of alerts. For admins only: a URL may have a token in it, and the appliance connects to where it leads."""
 
-import ssl
 import time
 
 from sqlalchemy import select
@@ -14,7 +13,8 @@ from appliance.api.schemas.common import EmptyResponse, ListQuery, Page
 from appliance.database.models import Delivery, Receiver
 from appliance.domain import receivers
 from appliance.domain.access import Role
-from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.certificate import check_trusted
+from appliance.domain.errors import ConflictError
 from appliance.domain.journal import update_alerts
 from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.sender import Sender
@@ -40,11 +40,7 @@ def _with_secret(session: Session, seal: Seal, receiver: Receiver, secret: str |
 
 def _check(call: Call, url: str, certificate: str | None = None) -> None:
     receivers.check_url(url, bool(call.context.configuration.alerts.trusted_networks))
-    if certificate is not None:
-        try:
-            ssl.create_default_context(cadata=certificate)
-        except (ssl.SSLError, ValueError) as error:
-            raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error
+    check_trusted(certificate)
 
 
 @resource.operation("GET", "/receivers", role=Role.ADMIN)

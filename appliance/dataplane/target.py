@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 Access = tuple[str, ...] | None
 """Admitted initiators by name; empty: none, None: all."""
@@ -182,4 +181,3 @@ class Status:
     luns_serving: int
     luns_failed: int
     sessions: int
-    details: dict[str, Any] = field(default_factory=dict)

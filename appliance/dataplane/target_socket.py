@@ -58,7 +58,7 @@ class TargetSocket:
     def status(self) -> Status:
         response = self._call("status")
         portals = tuple(portal["address"] for portal in response["portals"])
-        return decoding.convert({**response, "portals": portals, "details": response}, Status)
+        return decoding.convert({**response, "portals": portals}, Status)
 
     # --- iSCSI targets and LUNs
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A certificate as admins compare it before they trust it."""
+"""Certificates: the appliance's, as admins compare it before they trust it, and those of servers that it trusts."""
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+
+from appliance.domain.errors import InvalidError
+from appliance.tls import context_for
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,11 @@ def described(certificate: x509.Certificate) -> Certificate:
 def describe(file: Path) -> Certificate:
     """The first certificate of a PEM file. Raises OSError, ValueError."""
     return described(x509.load_pem_x509_certificate(file.read_bytes()))
+
+
+def check_trusted(certificate: str | None) -> None:
+    """Raises InvalidError if `certificate` is given, and is not PEM of certificates."""
+    try:
+        context_for(certificate)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error

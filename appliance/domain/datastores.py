@@ -20,8 +20,9 @@ from appliance.database.models import Export, ExportGroup, Host, HostInitiator, 
 from appliance.domain import exports
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain.fields import DATASTORE_NAME
 from appliance.domain.hosts import group
-from appliance.domain.identity import NAME_PATTERN, Copy, Identity, has_its_guid, judge_all
+from appliance.domain.identity import Copy, Identity, has_its_guid, judge_all
 from appliance.domain.thick import with_slack, without_slack
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
@@ -277,7 +278,7 @@ def find(stores: Sequence[Datastore], datastore_id: str, *states: str) -> Datast
 
 def check_name(stores: Sequence[Datastore], name: str, but: str | None = None) -> None:
     """A name that hosts can take, and no other active datastore has."""
-    if not re.fullmatch(NAME_PATTERN, name):
+    if not re.fullmatch(DATASTORE_NAME, name):
         raise InvalidError(
             "name", "not a name of a datastore", "1 to 42 of A-Z, a-z, 0-9, '_', '.', '-', the first a letter or digit"
         )

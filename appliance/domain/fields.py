@@ -41,17 +41,18 @@ _DIGITS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 BytesInput = Annotated[int, BeforeValidator(_from_digits), AfterValidator(_in_range), WithJsonSchema(_DIGITS)]
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 _.@-]*$"
-_DATASTORE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
+DATASTORE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
+"""VMFS allows 42 characters (VMware KB)."""
 _SNAPSHOT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 ASCII = r"^[ -~]+$"
 PATTERNS = {
     ASCII: "use ASCII characters only",
     _NAME: "use letters, digits, space and _ . @ - only, and begin with a letter or digit",
-    _DATASTORE_NAME: "use at most 42 letters, digits and _ . - only, and begin with a letter or digit",
+    DATASTORE_NAME: "use at most 42 letters, digits and _ . - only, and begin with a letter or digit",
     _SNAPSHOT_NAME: "use at most 64 letters, digits and _ . : - only, and begin with a letter or digit",
 }
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=_NAME)]
-DatastoreName = Annotated[str, Field(pattern=_DATASTORE_NAME)]
+DatastoreName = Annotated[str, Field(pattern=DATASTORE_NAME)]
 SnapshotName = Annotated[str, Field(pattern=_SNAPSHOT_NAME)]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[0-9a-z-]+$")]
 Lun = Annotated[int, Field(ge=0, le=1023)]

@@ -16,6 +16,7 @@ import msgspec
 from appliance import decoding
 from appliance.domain import designation
 from appliance.domain.designation import Designation
+from appliance.domain.fields import DATASTORE_NAME
 from appliance.zfs.model import Dataset, Property, Source
 from appliance.zfs.names import MAX_USER_PROPERTY_VALUE_BYTES
 
@@ -40,9 +41,6 @@ SHOWN_TO = "zvaai:shown_to"
 """For a deleted datastore: its presentation (ShownTo as JSON), so that a restore can restore it."""
 CREATED_BY = "zvaai:job"
 """The job that made it, so that the job knows it again after a crash."""
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
-"""Name of a datastore; VMFS allows 42 characters (VMware KB)."""
 SHARE_PATTERN = r"^/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 EXPORTS = 65535
 """ganesha's numbers are 16 bits; 0 is the root of its paths."""
@@ -123,7 +121,7 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
     local_name = _local(dataset.properties, NAME)
     value = _local(dataset.properties, designation.PROPERTY)
     names = designation.of_property(value) if value is not None else None
-    if local_name is None or not re.fullmatch(NAME_PATTERN, local_name):
+    if local_name is None or not re.fullmatch(DATASTORE_NAME, local_name):
         damage: str | None = f"{NAME} is missing or no name of a datastore"
     elif value is not None and names is None:
         damage = f"{designation.PROPERTY} is not what an appliance wrote: hosts would not know it again"

@@ -23,6 +23,7 @@ from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import parse_dn
 
 from appliance.domain.access import Role
+from appliance.domain.certificate import check_trusted
 from appliance.domain.errors import InvalidError, UnavailableError
 from appliance.domain.logins import Settings, role_of
 from appliance.tls import context_for
@@ -73,11 +74,7 @@ def check(settings: Settings) -> None:
             raise InvalidError("servers", f"{server} is not the address of a directory", allowed)
         if parts.scheme == "ldap" and not settings["start_tls"] and not _is_loopback(parts.hostname or ""):
             raise InvalidError("servers", f"passwords would go to {server} unencrypted", allowed)
-    if settings["certificate"] is not None:
-        try:
-            ssl.create_default_context(cadata=settings["certificate"])
-        except (ssl.SSLError, ValueError) as error:
-            raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error
+    check_trusted(settings["certificate"])
     try:
         parse_filter(_filter(settings, "login"), None, None, None, None, None)
         is_filter = len(_LOGIN.findall(settings["filter"])) > 0

@@ -5,7 +5,6 @@ import contextlib
 import functools
 import re
 import secrets
-import ssl
 import threading
 import time
 import uuid
@@ -22,6 +21,7 @@ from authlib.jose.errors import JoseError
 from authlib.oidc.core import CodeIDToken
 
 from appliance.domain.access import Role
+from appliance.domain.certificate import check_trusted
 from appliance.domain.errors import InvalidError, UnauthenticatedError, UnavailableError
 from appliance.domain.logins import Settings, role_of
 from appliance.tls import context_for
@@ -65,11 +65,7 @@ def check(settings: Settings) -> None:
     external = settings["external_url"]
     if external is not None and (not is_https(external) or urlsplit(external).path or urlsplit(external).query):
         raise InvalidError("external_url", "not the address of a console", "https://HOST:PORT")
-    if settings["certificate"] is not None:
-        try:
-            ssl.create_default_context(cadata=settings["certificate"])
-        except (ssl.SSLError, ValueError) as error:
-            raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error
+    check_trusted(settings["certificate"])
     if not any(settings[role.label] for role in Role):
         raise InvalidError("admin", "no value has a role, so nobody could log in", "a value of one role at least")
 
