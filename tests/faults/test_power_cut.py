@@ -10,15 +10,12 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support.programs import REPOSITORY, wait_for
+from faults.power_cut import check_after_cut, cut_power
 
-RUN = REPOSITORY / "packaging/uml/run"
 WRITER = Path(__file__).with_name("power_cut_writer.py")
 COMMANDS = Path(__file__).with_name("command_writer.py")
 RECORD_BYTES = 16
@@ -28,29 +25,11 @@ CUTS = int(os.environ.get("ZVAAI_POWER_CUTS", "20"))
 def write_until_cut(words: Sequence[object], state: Path, writes: int) -> None:
     """Kills the guest that runs the program with these words after `writes` records in the folder."""
     acknowledged = state / "acknowledged"
-    with (state / "console").open("wb") as console:
-        guest = subprocess.Popen(
-            [RUN, *(str(word) for word in words)], stdout=console, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
 
-            def enough() -> bool:
-                assert guest.poll() is None, f"the guest ended before its power was cut:\n{(state / 'console').read_text()}"
-                return acknowledged.exists() and acknowledged.stat().st_size >= RECORD_BYTES * writes
+    def enough() -> bool:
+        return acknowledged.exists() and acknowledged.stat().st_size >= RECORD_BYTES * writes
 
-            wait_for(enough, f"{writes} acknowledged writes", timeout=600)
-        finally:
-            os.killpg(guest.pid, signal.SIGKILL)
-            guest.wait()
-
-
-def check_after_cut(words: Sequence[object]) -> str:
-    """Runs the program's check in a new guest; returns its output."""
-    check = subprocess.run(
-        [RUN, *(str(word) for word in words), "check"], capture_output=True, text=True, timeout=900, check=False
-    )
-    assert check.returncode == 0, check.stdout + check.stderr
-    return check.stdout
+    cut_power(words, state, enough, f"{writes} acknowledged writes")
 
 
 def assert_nothing_lost(state: Path) -> int:
