@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterable
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -99,7 +100,10 @@ class AttachDevice(PoolChange[requests.AttachmentCreate, NewDevicePlan]):
     kind, step = "pool.attach", "attaching the device"
 
     def plan(self, context: Context, request: requests.AttachmentCreate) -> NewDevicePlan:
-        """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored."""
+        """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored.
+
+        OpenZFS attaches no spare, used or not.
+        """
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
         top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
@@ -107,7 +111,10 @@ class AttachDevice(PoolChange[requests.AttachmentCreate, NewDevicePlan]):
             what = top.role if top.role in (Role.SPARE, Role.CACHE) else top.kind
             reason = f"Cannot attach to {request.device}: only a single device or a mirror takes another one, not {what}"
             raise ConflictError(reason)
-        check_replacement(context, pool, old, request.new_device, force=request.force)
+        if has_device(pool, new := request.new_device):
+            remedy = f"If it is a spare, remove it first: zvaai pool remove {quote(pool.name)} {quote(new)}"
+            raise ConflictError(f"Cannot attach {new}: it is in pool {pool.name} already. {remedy}")
+        check_replacement(context, pool, old, new, force=request.force)
         return _new_device(pool, old, request)
 
     def change(self, context: Context, plan: NewDevicePlan) -> None:

@@ -74,6 +74,22 @@ def test_devices_that_cannot_be_attached(appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/attach", forced)
 
 
+def test_a_device_of_the_pool_is_not_attached(appliance: Appliance) -> None:
+    """Neither a spare, which has to be removed first, nor the device itself."""
+    device = pool(appliance, "tank")["vdevs"][0]["vdevs"][0]["path"]
+    spare = free_disks(appliance)[0]
+    appliance.job("POST", "/pools/tank/extend", {"vdevs": [{"devices": [spare], "role": "spare"}]})
+    before = pool(appliance, "tank")["vdevs"]
+    for new in (spare, device):
+        refused = appliance.request("POST", "/pools/tank/attach", {"device": device, "new_device": new})
+        assert refused.status_code == 409 and refused.json is not None, new
+        assert f"zvaai pool remove tank {new}" in refused.json["detail"] and pool(appliance, "tank")["vdevs"] == before
+    appliance.job("POST", "/pools/tank/remove", {"device": spare})
+    appliance.job("POST", "/pools/tank/attach", {"device": device, "new_device": spare})
+    (mirrored,) = pool(appliance, "tank")["vdevs"]
+    assert [vdev["path"] for vdev in mirrored["vdevs"]][-1] == spare and len(mirrored["vdevs"]) == 3
+
+
 def test_spares_caches_and_logs_are_removed_and_data_is_not(appliance: Appliance) -> None:
     disks = free_disks(appliance)
     data = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]

@@ -221,6 +221,7 @@ export const pools = {
     action: "Attach a disk",
     title: (device: string) => `Attach a disk to ${device}`,
     lead: "The new disk gets a copy of the data (resilver). A single disk becomes a mirror. All data on the new disk is lost.",
+    none: "No free disk. Add a disk, or remove a spare from the pool, then try again.",
     submit: "Attach",
   },
   detach: {

@@ -63,14 +63,14 @@ it.each([
 });
 
 it.each([
-  ["Replace", "Replace"],
-  ["Attach a disk", "Attach"],
-] as const)("%s takes a disk with old content only after a choice, a refusal and a tick", async (action, submit) => {
+  ["Replace", "Replace", text.pools.replace.none],
+  ["Attach a disk", "Attach", text.pools.attach.none],
+] as const)("%s takes a disk with old content only after a choice, a refusal and a tick", async (action, submit, none) => {
   const { items } = world["/disks"] as { readonly items: readonly { readonly in_use: boolean }[] };
   const disks = items.map((disk) => (disk.in_use ? disk : { ...disk, used_by: "ext4" }));
   const [device = "", , old = ""] = DISKS;
   const { user, scope } = await open("/pools/tank", [`Actions for ${device}`, action], { "/disks": page(...disks) });
-  await until("it does not say so", () => scope.textContent.includes(text.pools.replace.none));
+  await until("it does not say so", () => scope.textContent.includes(none));
   await fill(user, scope, text.pools.replace.carrying, true);
   const radios = await until("no disk", () => [...scope.querySelectorAll<HTMLInputElement>("input[type=radio]")]);
   expect(radios.map(({ checked }) => checked)).toEqual([false, false]);

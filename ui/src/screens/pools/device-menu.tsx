@@ -137,7 +137,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
   const [disk, setDisk] = useState("");
   const [carrying, setCarrying] = useState(false);
   // A chosen disk can leave the list.
-  const isUsable = candidatesFor(pool, query.data ?? []).some((item) => item.path === disk);
+  const isUsable = candidatesFor(pool, query.data ?? [], action).some((item) => item.path === disk);
   return (
     <JobDialog
       {...job}
@@ -157,7 +157,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
       {() => (
         <QueryBoundary query={query} what={words.disks.list}>
           {(disks) => {
-            const usable = candidatesFor(pool, disks);
+            const usable = candidatesFor(pool, disks, action);
             // A chosen disk stays visible, even if it turns out to contain data.
             const shown = usable.filter(({ path, content }) => carrying || content === null || path === disk);
             return (
@@ -171,7 +171,7 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
                   />
                 )}
                 {shown.length === 0 ? (
-                  <p>{words.replace.none}</p>
+                  <p>{said.none}</p>
                 ) : (
                   <FormGroup role="radiogroup" label={words.replace.disk} fieldId="new-device">
                     {shown.map((item, index) => (

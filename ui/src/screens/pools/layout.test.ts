@@ -76,7 +76,7 @@ describe("candidatesFor", () => {
     ({ path, used_by, in_use: used_by?.startsWith("pool") === true }) as Disk;
   const spare = (path: string, health: string) => ({ role: "spare", path, health, vdevs: [] as Vdev[] }) as unknown as Vdev;
   const candidates = (pool: Vdev[], disks: Disk[]) =>
-    candidatesFor({ vdevs: pool } as Pool, disks).map((candidate) => [
+    candidatesFor({ vdevs: pool } as Pool, disks, "replace").map((candidate) => [
       candidate.path,
       candidate.spare,
       candidate.disk?.path ?? null,
@@ -101,10 +101,16 @@ describe("candidatesFor", () => {
 
   it("offers free disks, then those with old content, and no disk or spare that is in use", () => {
     const disks = [disk("/dev/sda", "ext4"), disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null)];
-    const offered = candidatesFor({ vdevs: [spare("/dev/sdb1", "INUSE")] } as Pool, disks);
+    const offered = candidatesFor({ vdevs: [spare("/dev/sdb1", "INUSE")] } as Pool, disks, "replace");
     expect(offered.map(({ path, content }) => [path, content])).toEqual([
       ["/dev/sdc", null],
       ["/dev/sda", "ext4"],
     ]);
+  });
+
+  it("offers no spare to attach", () => {
+    const pool = { vdevs: [spare("/dev/sdb1", "AVAIL")] } as Pool;
+    const offered = candidatesFor(pool, [disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null)], "attach");
+    expect(offered.map(({ path }) => path)).toEqual(["/dev/sdc"]);
   });
 });

@@ -73,7 +73,7 @@ function isOfDisk(path: string, disk: string): boolean {
   return path === disk || path === `${disk}${part}`;
 }
 
-/** Candidates for the replacement of a device. */
+/** A disk that can replace a device, or be attached to it. */
 export interface Candidate {
   readonly path: string;
   readonly disk: Disk | undefined;
@@ -82,10 +82,13 @@ export interface Candidate {
   readonly content: string | null;
 }
 
-/** The pool's unused spares, even if the list of disks has another name for the disk; free disks; disks with old content. */
-export function candidatesFor(pool: Pool, disks: readonly Disk[]): Candidate[] {
+/**
+ * The pool's unused spares, even if the list of disks has another name for the disk; free disks; disks with old content.
+ * OpenZFS attaches no spare.
+ */
+export function candidatesFor(pool: Pool, disks: readonly Disk[], action: "replace" | "attach"): Candidate[] {
   const spares = pool.vdevs
-    .filter(({ role, health }) => role === "spare" && health === "AVAIL")
+    .filter(({ role, health }) => action === "replace" && role === "spare" && health === "AVAIL")
     .flatMap(({ path }): Candidate[] => {
       if (path == null) return [];
       const disk = disks.find((candidate) => isOfDisk(path, candidate.path));

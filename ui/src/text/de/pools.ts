@@ -226,6 +226,7 @@ export const pools: Texts["pools"] = {
     action: "Disk anfügen",
     title: (device) => `Disk an ${device} anfügen`,
     lead: "Die neue Disk bekommt eine Kopie der Daten (Resilver). Aus einer einzelnen Disk wird ein Spiegel. Alle Daten auf der neuen Disk gehen verloren.",
+    none: "Keine freie Disk. Fügen Sie eine Disk hinzu, oder entfernen Sie einen Spare aus dem Pool, dann versuchen Sie es erneut.",
     submit: "Anfügen",
   },
   detach: {
