@@ -18,11 +18,14 @@ from appliance.zfs.model import Health, Pool, Redundancy, Role, Vdev, VdevSpec
 REMOVABLE = (Role.SPARE, Role.CACHE, Role.LOG)
 
 
-def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
-    return any(
-        (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
-        for vdev in vdevs
-    )
+def replacements(vdevs: Iterable[Vdev], guid: int) -> tuple[Vdev, ...]:
+    """The devices that are replacing the device of this GUID."""
+    for vdev in vdevs:
+        if vdev.kind == "replacing" and vdev.vdevs and vdev.vdevs[0].guid == guid:
+            return vdev.devices()[1:]
+        if below := replacements(vdev.vdevs, guid):
+            return below
+    return ()
 
 
 def fails(vdev: Vdev, without: int) -> bool:
@@ -79,18 +82,23 @@ class ReplaceDevice(PoolChange[requests.ReplacementCreate, NewDevicePlan]):
     kind, step = "pool.replace", "replacing the device"
 
     def plan(self, context: Context, request: requests.ReplacementCreate) -> NewDevicePlan:
-        """Refuses a new device that does not exist, is in use, or is too small."""
+        """Refuses a new device that does not exist, is in use, or is too small. Refuses a second replacement of the old one."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
-        if not is_being_replaced(pool.vdevs, old.guid):
+        replacing = replacements(pool.vdevs, old.guid)
+        if not replacing:
             check_replacement(context, pool, old, request.new_device, force=request.force)
+        elif not any(is_device(path, request.new_device) for new in replacing for path in (new.path, new.was)):
+            other = replacing[0].name
+            remedy = f"Detach {other} first: zvaai pool detach {quote(pool.name)} {quote(other)}"
+            raise ConflictError(f"Cannot replace {request.device}: it is being replaced by {other}. {remedy}")
         return _new_device(pool, old, request)
 
     def change(self, context: Context, plan: NewDevicePlan) -> None:
         """Done if the old device has left the pool, or is being replaced."""
         pool, guid = find_pool(context, plan.pool), int(plan.guid)
         is_member = any(device.guid == guid for device in pool.devices())
-        if is_member and not is_being_replaced(pool.vdevs, guid):
+        if is_member and not replacements(pool.vdevs, guid):
             context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 

@@ -106,6 +106,11 @@ def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
     def replace(pool: str, device: str, new_device: str, *, force: bool = False) -> None:
         calls.append((device, new_device))
         real(pool, device, free_disks(appliance)[0], force=force)  # the simulator knows a disk by its path
+        state = appliance.simulator.pool_state(pool)
+        (leaf,) = (leaf for leaf in state.tops[0].leaves if leaf.replaced_by is not None)
+        assert leaf.replaced_by is not None
+        leaf.replaced_by.path, leaf.path = leaf.path, f"{leaf.path}/old"  # as OpenZFS names the old one
+        appliance.simulator.changed(state)
 
     appliance.simulator.replace = replace  # type: ignore[method-assign]
     appliance.simulator.scan_seconds = 3600
@@ -116,6 +121,20 @@ def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
     assert len(calls) == 1, "it is being replaced already"
     answer = appliance.request("POST", "/pools/tank/replace", {"device": "1234", "new_device": old["path"]})
     assert answer.status_code == 404
+
+
+def test_a_disk_that_is_being_replaced_gets_no_other_replacement(appliance: Appliance) -> None:
+    appliance.simulator.scan_seconds = 3600
+    old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]
+    first, second = free_disks(appliance)[:2]
+    path, body = "/pools/tank/replace", {"device": old, "new_device": first}
+    appliance.job("POST", path, body)
+    for new in (second, old):
+        assert f"zvaai pool detach tank {first}" in refused(appliance, path, {"device": old, "new_device": new})["detail"]
+    appliance.job("POST", path, body)
+    appliance.job("POST", "/pools/tank/detach", {"device": first})
+    appliance.job("POST", path, {"device": old, "new_device": second})
+    assert second in devices_of(appliance.get("/pools/tank")["vdevs"])
 
 
 @pytest.mark.parametrize(
