@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on pools. The engine checks the operation; this module checks for hosts that use the pool."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from msgspec import UNSET, UnsetType
 
@@ -157,11 +158,14 @@ class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
 
 
 class ImportPlan(PoolPlan, frozen=True, kw_only=True):
-    """`requested`: its name or GUID. `guid` is noted once the job has found it; `pool` is its name once it is imported."""
+    """`requested`: its name or GUID. `guid` is noted once the job has found it; `pool` is its name once it is imported. `boot`:
+    since this start of the server an admin knows that no other server has the pool.
+    """
 
     requested: str
     new_name: str | None
     force: bool
+    boot: str
     guid: str | None = None
 
 
@@ -175,10 +179,13 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
         name = request.new_name or request.pool
         if any(pool.name == name for pool in context.scan(60).pools):
             raise zfs.PoolExists(name)
-        return ImportPlan(**of_pool(name), requested=request.pool, new_name=request.new_name, force=request.force)
+        return ImportPlan(**of_pool(name), requested=request.pool, new_name=request.new_name, force=request.force, boot=_boot())
 
     def run(self, context: Context, plan: ImportPlan, job_id: str, advance: Advance) -> PoolResult:
-        """Finds and imports the pool; no error if the same pool is imported."""
+        """Finds and imports the pool; no error if the same pool is imported.
+
+        After a restart of the server another one may have taken the pool, and a forced import would destroy it.
+        """
         advance("scanning the devices", 5)
         guid = plan.guid or str(_importable(context, plan).guid)
         with context.store.session() as session:
@@ -186,6 +193,9 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
         advance("importing it", 10)
         imported = {str(pool.guid): pool.name for pool in context.engine.pools()}
         if guid not in imported:
+            if plan.force and plan.boot != _boot():
+                reason = f"Cannot import pool {plan.requested}: the server was restarted during the import"
+                raise ConflictError(f"{reason}. Make sure that no other server has the pool, then repeat")
             imported[guid] = context.engine.import_pool(guid, new_name=plan.new_name, force=plan.force).name
         with context.store.session() as session:
             jobs.end_abandoned_exports(session, guid)
@@ -193,6 +203,11 @@ class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
         advance("serving its datastores", 70)
         problems = problems_serving(context, self.kind, pool=imported[guid])
         return PoolResult(pool=imported[guid], problems=problems, not_mounted=outside)
+
+
+def _boot() -> str:
+    """Identifies this start of the server. The unit has it, as the worker's /proc does not (ProcSubset=pid)."""
+    return os.environ.get("ZVAAI_BOOT_ID") or Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _keep_unmounted(context: Context, pool: str, guid: str) -> list[str]:

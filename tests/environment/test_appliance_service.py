@@ -74,6 +74,11 @@ def setting(name: str, key: str) -> str:
     return str(value)
 
 
+def test_the_worker_knows_when_the_server_was_restarted() -> None:
+    """For a forced import that was interrupted."""
+    assert setting("worker", "ProcSubset") == "pid" and "ZVAAI_BOOT_ID=%b" in setting("worker", "Environment").split()
+
+
 def test_the_target_admits_the_worker() -> None:
     """By user name at its socket, and by group at the socket's folder."""
     user, group = setting("worker", "User"), setting("target", "Group")

@@ -116,6 +116,17 @@ class World:
             time.sleep(0.002)
         raise AssertionError(f"{request} does not end")
 
+    def ended(self, job_id: str) -> Job:
+        """A job of an earlier worker, after its end."""
+        limit = time.monotonic() + 120
+        while time.monotonic() < limit:
+            with self.store.reading() as session:
+                job = jobs.job(session, job_id)
+            if job.state not in jobs.ACTIVE and not self.executor.is_at_work(job_id):
+                return job
+            time.sleep(0.005)
+        raise AssertionError("the job does not end")
+
     def check(self) -> None:
         """The state is as desired: no orphan volume, file system, number, LUN or export."""
         context = self.executor._context
@@ -240,13 +251,39 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
     written = world.simulator.volume(dataset).space.written
     assert written >= 1 << 20
     world.executor = world.worker()
-    limit = time.monotonic() + 120
-    while time.monotonic() < limit:
-        with world.store.reading() as session:
-            if jobs.job(session, job_id).state == jobs.SUCCEEDED:
-                break
-        time.sleep(0.005)
-    else:
-        raise AssertionError("the job does not end")
+    assert world.ended(job_id).state == jobs.SUCCEEDED
     assert world.simulator.volume(dataset).space.written == written
     world.check()
+
+
+@pytest.mark.parametrize(
+    ("imported", "boot", "state"),
+    [(False, "first", jobs.SUCCEEDED), (False, "second", jobs.FAILED), (True, "second", jobs.SUCCEEDED)],
+    ids=["the worker restarts", "the server restarts", "the server restarts after the import"],
+)
+def test_a_forced_import_is_not_resumed_after_a_restart_of_the_server(
+    imported: bool, boot: str, state: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server can have the pool by then, with the consent of an admin."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setenv("ZVAAI_BOOT_ID", "first")
+    world.simulator.create_pool("other", [VdevSpec(devices=(world.simulator.disks()[1].path,))])
+    world.simulator.export_pool("other")
+    world.simulator.used_elsewhere("other", "server2")
+    real = world.simulator.import_pool
+
+    def import_pool(*arguments: Any, **named: Any) -> None:
+        if imported:
+            real(*arguments, **named)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.simulator, "import_pool", import_pool)
+        job_id = world.executor.submit(requests.ImportCreate(pool="other", force=True), "test")
+        world.executor._thread.join(120)
+    monkeypatch.setenv("ZVAAI_BOOT_ID", boot)
+    world.executor = world.worker()
+    ended = world.ended(job_id)
+    assert ended.state == state, ended.problem
+    assert ("other" in {pool.name for pool in world.simulator.pools()}) == (state == jobs.SUCCEEDED)
+    assert state == jobs.SUCCEEDED or "Make sure that no other server has the pool" in str(ended.problem)
