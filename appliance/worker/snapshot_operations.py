@@ -349,9 +349,10 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
 
 
 class PromotePlan(DatastorePlan, frozen=True, kw_only=True):
-    """`origin`: the snapshot that it is a clone of."""
+    """`origin`: the snapshot that it is a clone of. It becomes the clone's own, and keeps its GUID."""
 
     origin: str
+    origin_guid: str | None
 
 
 class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
@@ -377,14 +378,18 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
             reason = f"Cannot promote {store.name}: it has snapshots of the same name as its origin. Delete one of each pair"
             raise ConflictError(reason, twice)
         sources = [store.id for store in context.datastores(60) if store.dataset == source]
-        return PromotePlan(**of_datastore(store), about=tuple(sources), origin=clone.origin)
+        guid = next((str(snapshot.guid) for snapshot in inventory.snapshots if snapshot.name == clone.origin), None)
+        return PromotePlan(**of_datastore(store), about=tuple(sources), origin=clone.origin, origin_guid=guid)
 
     def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """One call. If the origin is different or empty, it was promoted before a crash."""
+        """One call. If the clone has the snapshot, it was promoted before a crash. Else another clone was promoted meanwhile."""
         advance("promoting it", 10)
         origin = context.engine.properties(plan.dataset).get("origin")
         if origin is not None and origin.value == plan.origin:
             context.engine.promote(plan.dataset)
+        elif plan.origin_guid not in {str(each.guid) for each in context.engine.snapshots(plan.dataset, recursive=False)}:
+            (name,) = steps.names_of(context, [plan.dataset])
+            raise ConflictError(f"Cannot promote {name}: its origin has changed meanwhile. Promote it again")
         context.scan_pools(plan.pools)
         return DatastoreResult(datastore=plan.uuid)
 

@@ -13,6 +13,7 @@ from appliance.domain.errors import ConflictError
 from appliance.worker import encryption
 from appliance.worker.pool_operations import DestroyPlan, DestroyPool
 from appliance.worker.pools import of_pool
+from appliance.worker.snapshot_operations import Promote
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
 from appliance.zfs.errors import Timeout
 from appliance.zfs.model import FeatureState, Pool
@@ -248,6 +249,39 @@ def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> Non
     assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one"]
     appliance.job("POST", f"/datastores/{origin}/purge")
     assert [volume.name.split("/")[-1].split("-")[0] for volume in appliance.simulator.volumes()] == ["clone"]
+
+
+def clones(appliance: Appliance, *names: str) -> list[str]:
+    """Clones of the one snapshot of a datastore."""
+    origin = appliance.datastore("origin")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [origin]})
+    path = f"/datastores/{origin}/clone"
+    return [appliance.job("POST", path, {"name": name, "snapshot": "one"})["result"]["datastore"] for name in names]
+
+
+def test_a_clone_whose_sibling_was_promoted_before_is_not_reported_as_promoted(appliance: Appliance) -> None:
+    """While the job waited: the snapshot is the sibling's now."""
+    first, second = clones(appliance, "first", "second")
+    promote, context = Promote(), appliance.service.context
+    plan = promote.plan(context, requests.PromoteDatastore().of(id=second))
+    appliance.job("POST", f"/datastores/{first}/promote")
+    with pytest.raises(ConflictError, match="Cannot promote second: its origin has changed meanwhile"):
+        promote.run(context, plan, "job", lambda *_: None)
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{first}/snapshots")["items"]] == ["one"]
+    appliance.job("POST", f"/datastores/{second}/promote")
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{second}/snapshots")["items"]] == ["one"]
+
+
+def test_a_promotion_that_is_resumed_is_done_once(appliance: Appliance) -> None:
+    """Also if the origin is a clone itself: the promoted clone then is one of that origin's origin."""
+    first, _ = clones(appliance, "first", "second")
+    appliance.job("POST", "/snapshots", {"name": "two", "datastores": [first]})
+    clone = appliance.job("POST", f"/datastores/{first}/clone", {"name": "third", "snapshot": "two"})["result"]["datastore"]
+    promote, context = Promote(), appliance.service.context
+    plan = promote.plan(context, requests.PromoteDatastore().of(id=clone))
+    for _ in range(2):
+        promote.run(context, plan, "job", lambda *_: None)
+        assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["two"]
 
 
 def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> None:
