@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from appliance.domain import datastores as domain
-from appliance.domain import identity, requests, retention, schedules
+from appliance.domain import identity, jobs, requests, retention, schedules
 from appliance.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from appliance.domain.jobs import Plan, Result
 from appliance.worker import steps, thick
@@ -107,12 +107,18 @@ def held(context: Context, snapshots: Sequence[Snapshot]) -> ConflictError:
     return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
 
 
-class DeleteSnapshots(Operation[requests.DeletionCreate, SnapshotsPlan]):
+class DeletionPlan(SnapshotsPlan, frozen=True, kw_only=True):
+    """`existed`: how many of them existed when the job began; noted for a resume."""
+
+    existed: int | None = None
+
+
+class DeleteSnapshots(Operation[requests.DeletionCreate, DeletionPlan]):
     """Destroys snapshots of a datastore, all of them or none. Refused while one is held or protected, or has clones."""
 
     kind = "snapshot.delete"
 
-    def plan(self, context: Context, request: requests.DeletionCreate) -> SnapshotsPlan:
+    def plan(self, context: Context, request: requests.DeletionCreate) -> DeletionPlan:
         store = domain.find(context.datastores(), request.id, "active")
         existing = {snapshot.tag: snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset}
         tags = list(dict.fromkeys(request.names))
@@ -123,14 +129,22 @@ class DeleteSnapshots(Operation[requests.DeletionCreate, SnapshotsPlan]):
             reason = "Cannot delete snapshots that are held or protected, or have clones. Leave them out"
             raise ConflictError(f"{reason}, or release the holds and purge the clones first", blocking)
         names = [snapshot.name for snapshot in chosen]
-        return SnapshotsPlan(subject=f"{store.id}@{tags[0]}", pools=(store.pool,), names=names, about=(store.id,))
+        return DeletionPlan(subject=f"{store.id}@{tags[0]}", pools=(store.pool,), names=names, about=(store.id,))
 
-    def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """A missing snapshot is not an error."""
+    def run(self, context: Context, plan: DeletionPlan, job_id: str, advance: Advance) -> SnapshotResult:
+        """A missing snapshot is not an error, unless all are missing. A promotion while the job waits gives them to the clone."""
         advance("destroying snapshots", 10)
+        existed = plan.existed
+        if existed is None:
+            existing = {snapshot.name for snapshot in context.scan_pools(plan.pools).snapshots}
+            existed = len(existing.intersection(plan.names))
+            if not existed:
+                raise NotFoundError("snapshot", ", ".join(plan.names[:5]))
+            with context.store.session() as session:
+                jobs.note(session, job_id, existed=existed)
         context.engine.destroy_snapshots(plan.names)
         context.scan_pools(plan.pools)
-        return SnapshotResult(destroyed=len(plan.names))
+        return SnapshotResult(destroyed=existed)
 
 
 def _blocking(context: Context, snapshot: Snapshot) -> str:

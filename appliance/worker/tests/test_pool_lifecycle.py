@@ -284,6 +284,39 @@ def test_a_promotion_that_is_resumed_is_done_once(appliance: Appliance) -> None:
         assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["two"]
 
 
+@pytest.mark.parametrize(("names", "destroyed"), [(["one"], None), (["one", "three"], 1)])
+def test_snapshots_that_a_promotion_took_do_not_count_as_deleted(
+    names: list[str], destroyed: int | None, appliance: Appliance
+) -> None:
+    origin = appliance.datastore("origin")
+    for name in ("one", "two", "three"):
+        appliance.job("POST", "/snapshots", {"name": name, "datastores": [origin]})
+    clone = appliance.job("POST", f"/datastores/{origin}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
+    with appliance.simulator.held_next("promote"):
+        promoting = appliance.request("POST", f"/datastores/{clone}/promote").json
+        deleting = appliance.request("POST", f"/datastores/{origin}/snapshots/delete", {"names": names}).json
+    assert promoting is not None and deleting is not None
+    assert appliance.ended(promoting["id"])["state"] == "succeeded"
+    ended = appliance.ended(deleting["id"])
+    assert ended["state"] == "failed" if destroyed is None else ended["result"] == {"destroyed": destroyed}
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one", "two"]
+
+
+def test_a_deletion_that_is_resumed_counts_what_it_destroyed(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("store")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    really = appliance.simulator.destroy_snapshots
+
+    def late(names: list[str]) -> None:
+        monkeypatch.undo()
+        really(names)
+        raise Timeout("lzc_destroy_snaps", 300)
+
+    monkeypatch.setattr(appliance.simulator, "destroy_snapshots", late)
+    deletion = appliance.job("POST", f"/datastores/{store}/snapshots/delete", {"names": ["one"]})
+    assert deletion["result"] == {"destroyed": 1}
+
+
 def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> None:
     thin, thick = appliance.datastore("thin"), appliance.datastore("thick", thick=True)
     dataset = appliance.get(f"/datastores/{thick}")["dataset"]
