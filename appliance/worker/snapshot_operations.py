@@ -17,6 +17,7 @@ from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
 from appliance.worker.kinds import KINDS, Layout, Shown, check_fields, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
+from appliance.worker.vm_operations import RestoreVm
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Snapshot
 
@@ -107,6 +108,12 @@ def held(context: Context, snapshots: Sequence[Snapshot]) -> ConflictError:
     return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
 
 
+def _restoring(context: Context) -> dict[str, str]:
+    """Snapshots that VMs are being restored from, and the job of each. Other jobs do not wait for these: they have no pool."""
+    with context.store.reading() as session:
+        return {str(job.parameters.get("snapshot")): job.id for job in jobs.active(session) if job.kind == RestoreVm.kind}
+
+
 class DeletionPlan(SnapshotsPlan, frozen=True, kw_only=True):
     """`existed`: how many of them existed when the job began; noted for a resume."""
 
@@ -114,7 +121,7 @@ class DeletionPlan(SnapshotsPlan, frozen=True, kw_only=True):
 
 
 class DeleteSnapshots(Operation[requests.DeletionCreate, DeletionPlan]):
-    """Destroys snapshots of a datastore, all of them or none. Refused while one is held or protected, or has clones."""
+    """Destroys snapshots of a datastore, all of them or none. Refused while one is held, protected or read, or has clones."""
 
     kind = "snapshot.delete"
 
@@ -125,15 +132,19 @@ class DeleteSnapshots(Operation[requests.DeletionCreate, DeletionPlan]):
         if missing := [tag for tag in tags if tag not in existing]:
             raise NotFoundError("snapshot", ", ".join(missing[:5]))
         chosen = [existing[tag] for tag in tags]
-        if blocking := [_blocking(context, snapshot) for snapshot in chosen if snapshot.holds or snapshot.clones]:
-            reason = "Cannot delete snapshots that are held or protected, or have clones. Leave them out"
-            raise ConflictError(f"{reason}, or release the holds and purge the clones first", blocking)
+        restoring = _restoring(context)
+        blocked = [each for each in chosen if each.holds or each.clones or each.name in restoring]
+        if blocking := [_blocking(context, snapshot, restoring.get(snapshot.name)) for snapshot in blocked]:
+            reason = "Cannot delete snapshots that are held, protected or being read, or have clones. Leave them out"
+            raise ConflictError(f"{reason}, or first release the holds, purge the clones, and wait for the jobs", blocking)
         names = [snapshot.name for snapshot in chosen]
         return DeletionPlan(subject=f"{store.id}@{tags[0]}", pools=(store.pool,), names=names, about=(store.id,))
 
     def run(self, context: Context, plan: DeletionPlan, job_id: str, advance: Advance) -> SnapshotResult:
         """A missing snapshot is not an error, unless all are missing. A promotion while the job waits gives them to the clone."""
         advance("destroying snapshots", 10)
+        if reading := [f"{name} (job {by})" for name, by in _restoring(context).items() if name in plan.names]:
+            raise ConflictError("Cannot delete snapshots from which a VM is being restored by now", reading)
         existed = plan.existed
         if existed is None:
             existing = {snapshot.name for snapshot in context.scan_pools(plan.pools).snapshots}
@@ -147,13 +158,14 @@ class DeleteSnapshots(Operation[requests.DeletionCreate, DeletionPlan]):
         return SnapshotResult(destroyed=existed)
 
 
-def _blocking(context: Context, snapshot: Snapshot) -> str:
+def _blocking(context: Context, snapshot: Snapshot, restoring: str | None) -> str:
     """Name, and what prevents the deletion: "before (held: audit; clone: copy)"."""
     until = retention.protected_until(snapshot)
     reasons = [f"protected until {_utc(until)}"] if until is not None else []
     if snapshot.holds:
         reasons += [f"held: {tag}" for tag in _tags(context, snapshot) if tag != retention.PROTECTED]
     reasons += [f"clone: {clone}" for clone in steps.names_of(context, snapshot.clones)]
+    reasons += [f"job {restoring} restores a VM from it"] if restoring is not None else []
     return f"{snapshot.tag} ({'; '.join(reasons)})"
 
 
@@ -173,8 +185,8 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """Does not destroy snapshots with new holds or clones, or that are being sent: a later run tries again. Nor what its
-        schedule retains by now, or of a schedule that is paused or deleted by now.
+        """Does not destroy snapshots with new holds or clones, or that are being sent or read by the restore of a VM: a later run
+        tries again. Nor what its schedule retains by now, or of a schedule that is paused or deleted by now.
         """
         destroyed = 0
         self._end_protection(context, plan, advance)
@@ -183,6 +195,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
             with context.store.reading() as session:
                 rules = schedules.rules(session)
             destroyable = {snapshot.name for snapshot in retention.surplus(context.scan_pools(plan.pools).snapshots, rules)}
+            destroyable -= _restoring(context).keys()
             names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in destroyable]
             while names:
                 try:

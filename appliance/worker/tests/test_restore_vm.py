@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 from simulators.appliance import Appliance, running
 
+from appliance.domain import requests
+from appliance.domain.errors import ConflictError
+from appliance.worker.snapshot_operations import DeleteSnapshots
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.folders import UNFINISHED
 
@@ -94,6 +98,34 @@ def test_a_partial_restore_is_removed(appliance: Appliance, store: str, monkeypa
     monkeypatch.setattr(folders, "restore_range", full)
     appliance.job("POST", f"/datastores/{store}/snapshots/one/restore-vm", {"folder": "vms/web", "name": "web2"}, expect="failed")
     assert [file.name for file in (_root(appliance, store) / "vms").iterdir()] == ["web"]
+
+
+def test_its_snapshot_is_not_deleted_meanwhile(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a request, nor by a job that has waited. The restore has no pool, so neither waits for it."""
+    context, delete = appliance.service.context, DeleteSnapshots()
+    real, begun, go_on = context.folders.restore_range, threading.Event(), threading.Event()
+
+    def held(*arguments: Any) -> int:
+        begun.set()
+        assert go_on.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(context.folders, "restore_range", held)
+    plan = delete.plan(context, requests.DeletionCreate(names=["one"]).of(id=store))
+    deletion = (f"/datastores/{store}/snapshots/delete", {"names": ["one"]})
+    path, body = f"/datastores/{store}/snapshots/one/restore-vm", {"folder": "vms/web", "name": "web2"}
+    job = appliance.request("POST", path, body).json
+    try:
+        assert job is not None and begun.wait(60)
+        refused = appliance.request("POST", *deletion)
+        assert refused.status_code == 409 and refused.json is not None
+        assert refused.json["blocking"] == [f"one (job {job['id']} restores a VM from it)"]
+        with pytest.raises(ConflictError, match=f"job {job['id']}"):
+            delete.run(context, plan, "waited", lambda _step, _percent: None)
+    finally:
+        go_on.set()
+    assert appliance.ended(job["id"])["state"] == "succeeded"
+    appliance.job("POST", *deletion)
 
 
 def test_folders_that_cannot_be_restored(appliance: Appliance, store: str) -> None:

@@ -15,6 +15,7 @@ from appliance.domain import jobs, requests
 from appliance.domain.errors import ConflictError
 from appliance.worker.periodic import RETRY_SECONDS
 from appliance.worker.snapshot_operations import Retire
+from appliance.worker.vm_operations import RestoreVm, RestoreVmPlan
 from appliance.zfs.errors import OutOfSpace
 
 DAY = 86400
@@ -313,11 +314,11 @@ def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monk
     assert len(names(appliance, store)) == 1
 
 
-def active_job(appliance: Appliance, plan: jobs.Plan) -> None:
+def active_job(appliance: Appliance, plan: jobs.Plan, kind: str = "snapshot.create") -> None:
     """A job that is queued and does not begin: the worker's queue ends."""
     appliance.service.executor.stop()
     with appliance.store.session() as session:
-        jobs.submit(session, "waiting", "snapshot.create", plan, "somebody")
+        jobs.submit(session, "waiting", kind, plan, "somebody")
 
 
 def test_a_run_that_has_not_ended_is_the_only_one(appliance: Appliance, clock: Clock) -> None:
@@ -352,6 +353,21 @@ def test_retention_leaves_the_datastore_of_a_job_alone(appliance: Appliance, clo
         jobs.end(session, "waiting", jobs.SUCCEEDED)
     appliance.service.periodic.retention()
     assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"]) == 1
+
+
+def test_a_queued_retention_spares_the_snapshot_that_a_vm_is_restored_from(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    path = f"/schedules/{clock.schedule(store, keep=20)}"
+    for _ in range(3):
+        clock.due()
+    snapshots = sorted(snapshot["full_name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"])
+    assert appliance.request("PATCH", path, {"keep": 1}).status_code == 200
+    retire, context = Retire(), appliance.service.context
+    plan = retire.plan(context, requests.RetireSnapshots(pool="tank", names=snapshots[:2], about=[store]))
+    vm = {"datastore": store, "snapshot": snapshots[0], "folder": "vm", "name": "vm2", "identifier": "unfinished"}
+    active_job(appliance, RestoreVmPlan(subject=f"{store}/vm2", pools=(), about=(store,), **vm), RestoreVm.kind)
+    assert retire.run(context, plan, "job", lambda _step, _percent: None).destroyed == 1
+    assert {snapshot.name for snapshot in appliance.simulator.snapshots()} == {snapshots[0], snapshots[2]}
 
 
 @pytest.mark.parametrize("change", [{"enabled": False}, {"keep": 20}, None], ids=["paused", "retains more", "deleted"])
