@@ -329,7 +329,8 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
-        """Rolls the dataset back to the snapshot. Destroys the newer snapshots in `destroy` first, all or none.
+        """Rolls the dataset back to the snapshot. Destroys the newer snapshots in `destroy` first, all or none, and then
+        newer bookmarks.
 
         Refused while a program has the volume open: its cached data would be wrong, and its writes would land on the old data.
         A volume's size is rolled back too, its refreservation is not. What was written since needs its space once more, up to

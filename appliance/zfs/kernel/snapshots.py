@@ -161,6 +161,7 @@ class Snapshots(Datasets):
         self._retry_busy(dataset, lambda: self._need_closed(dataset))
         self._need_room_for_rollback(dataset, name, listed[order.index(name)].referenced)
         self.destroy_snapshots(newer)
+        self._destroy_newer_bookmarks(dataset, listed[order.index(name)].createtxg)
         # That may have taken long, and the caller may have given up.
         self._need_closed(dataset)
 
@@ -174,6 +175,13 @@ class Snapshots(Datasets):
             return _of_space(problem, kinds, name, "rollback")
 
         self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
+
+    def _destroy_newer_bookmarks(self, dataset: str, createtxg: int) -> None:
+        """OpenZFS refuses a rollback below a bookmark, and replication tools keep them (dsl_dataset_rollback_check)."""
+        listed = self._library.call("lzc_get_bookmarks", dataset.encode(), [b"createtxg"])
+        newer = [b"%s#%s" % (dataset.encode(), tag) for tag, row in listed.items() if row[b"createtxg"][b"value"] > createtxg]
+        if newer:
+            self._atomic(lambda problem, kinds: _of_space(problem, kinds, dataset, "rollback"), "lzc_destroy_bookmarks", newer)
 
     def _need_room_for_rollback(self, dataset: str, name: str, referenced: int) -> None:
         """OpenZFS reserves again what the dataset writes over, and refuses without that space: after the newer snapshots are

@@ -22,6 +22,8 @@ from appliance.zfs.errors import (
     SnapshotHeld,
 )
 from appliance.zfs.model import Source
+from appliance.zfs.tests.contract.conftest import IN_GUEST
+from appliance.zfs.tests.contract.on_kernel import run
 from appliance.zfs.tests.contract.rig import MIB, Rig
 
 
@@ -173,6 +175,22 @@ def test_rollback(rig: Rig) -> None:
         rig.engine.holders(rig.name())
     with pytest.raises(NoSuchSnapshot):
         rig.engine.rollback(f"{name}@b")
+
+
+@pytest.mark.skipif(not IN_GUEST, reason="the simulator has no bookmarks")
+def test_rollback_below_the_bookmarks_of_a_replication(rig: Rig) -> None:
+    name = rig.volume()
+    for tag in ("a", "b", "c"):
+        rig.engine.snapshot([f"{name}@{tag}"])
+        run("zfs", "bookmark", f"{name}@{tag}", f"{name}#sent-{tag}")
+    rig.engine.destroy_snapshots([f"{name}@b"])
+    with pytest.raises(NewerSnapshots):
+        rig.engine.rollback(f"{name}@a")
+    bookmarks = ("zfs", "list", "-H", "-o", "name", "-t", "bookmark", name)
+    assert len(run(*bookmarks).split()) == 3, "a refused rollback destroys none"
+    rig.engine.rollback(f"{name}@a", destroy=[f"{name}@c"])
+    assert [snapshot.tag for snapshot in rig.engine.snapshots(name)] == ["a"]
+    assert run(*bookmarks).split() == [f"{name}#sent-a"]
 
 
 def test_rollback_of_a_grown_thick_volume(rig: Rig) -> None:
