@@ -39,8 +39,8 @@ def list_datastores(
     kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
     """List datastores. Deleted ones can be restored; copies are not served."""
-    columns = ("name", "kind", "state", "lun", "share", "size", "referenced", "pool", "copy_reason")
-    run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
+    more = ("uuid",) if state == "missing" else ("size", "referenced", "pool", "copy_reason")
+    run.output.rows(run.client.all("/datastores", state=state, kind=kind), "name", "kind", "state", "lun", "share", *more)
 
 
 @datastore.command("show", "vmfs1")

@@ -3,6 +3,7 @@
 
 import contextlib
 import re
+from shlex import quote
 
 from appliance.dataplane.target import ServedLun
 from appliance.domain import datastores as domain
@@ -84,7 +85,9 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         if keeps:
             claimed = (store.uuid or store.copy_of or "") if store is not None else ""
             if not re.fullmatch(r"[0-9a-f-]{36}", claimed):
-                raise InvalidError("identity", "the dataset claims none", "new")
+                reason = f"{dataset.name} has no UUID of a datastore, as after a replication without properties"
+                way = f"zvaai datastore list --state missing; zfs set zvaai:uuid=UUID {quote(dataset.name)}"
+                raise InvalidError("identity", reason, f"new, or set the UUID of the lost datastore first: {way}")
             uuid = claimed
             self._nobody_else(stores, uuid, dataset.name)
         names = self._names(context, request, dataset, stores)

@@ -421,6 +421,15 @@ def test_without_lists_of_packages_updates_are_unknown(zvaai: Command, tmp_path:
     assert "newest versions" not in printed and "Run: apt update" in printed
 
 
+def test_the_list_of_missing_datastores_has_their_uuids(zvaai: Command) -> None:
+    """A replica without properties gets one of them by hand."""
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    uuid = zvaai.json("datastore", "show", "vmfs1")["uuid"]
+    zvaai.appliance.simulator.export_pool("tank")
+    zvaai("reconcile")
+    assert uuid in zvaai("datastore", "list", "--state", "missing")
+
+
 def test_a_job_that_leaves_the_datastore_unserved_has_failed(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ExportRefusedError("no such path")

@@ -77,6 +77,28 @@ def test_a_replica_replaces_the_lost_datastore(kind: str, appliance: Appliance) 
     assert store in appliance.service.context.reconciling.serving
 
 
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_replica_without_properties_gets_the_identity_by_hand(kind: str, appliance: Appliance) -> None:
+    """`zfs send` without -p; also the defaults of syncoid and zrepl."""
+    store, before = lost(appliance, kind)
+    served = serves(appliance)
+    for name in appliance.simulator.properties("rust/received"):
+        if name.startswith("zvaai:"):
+            appliance.simulator.inherit_property("rust/received", name)
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep"}
+    problem = appliance.request("POST", "/volumes/adopt", keep).json
+    assert problem is not None and "zfs set zvaai:uuid=UUID rust/received" in str(problem["errors"])
+    assert store in [missing["uuid"] for missing in appliance.get("/datastores?state=missing")["items"]]
+    appliance.simulator.set_properties("rust/received", {"zvaai:uuid": store})
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert serves(appliance) == served, "not served by this"
+    appliance.job("POST", "/volumes/adopt", keep)
+    after = appliance.get(f"/datastores/{store}")
+    assert after["state"] == "active" and after["dataset"] == "rust/received" and shown(after) == shown(before)
+    assert serves(appliance) == served
+    assert store in appliance.service.context.reconciling.serving
+
+
 def test_on_another_server_it_has_the_number_that_lies_with_its_data(appliance: Appliance) -> None:
     """There no database knows who saw it."""
     store, _ = lost(appliance, "nfs")
