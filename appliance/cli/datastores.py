@@ -228,6 +228,8 @@ def adopt(
     """Make a datastore of a volume, a file system or a copy.
 
     First stop the replication into the dataset: a later zfs receive -F destroys what hosts write after the adoption.
+    With --keep-identity another server must never serve the original again. Disconnect that server from the hosts before it
+    starts.
     """
     try:
         names = None if known_as is None else json.loads(known_as)

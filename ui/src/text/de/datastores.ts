@@ -67,7 +67,7 @@ export const datastores: Texts["datastores"] = {
     name: "Name des Datastores",
     keep: "Identität behalten",
     keepHelp:
-      "Für ein Replikat: Hosts erkennen Platte oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat. Wählen Sie keine Gruppen, gelten die des Originals.",
+      "Für ein Replikat: Hosts erkennen Platte oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat. Wählen Sie keine Gruppen, gelten die des Originals. Ein anderer Server darf das Original nie wieder bereitstellen: Trennen Sie ihn von den Hosts, bevor er startet.",
     clientsHelp:
       "Zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24. Leer: keine, oder die einer behaltenen Identität",
   },
