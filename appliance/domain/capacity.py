@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts for when space gets short. The target decides by itself when to warn hosts and when to refuse their writes."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from types import MappingProxyType
 
 from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
-from appliance.domain.identity import has_its_guid
+from appliance.domain.identity import UUID, has_its_guid, is_surely_another
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE, unlisted
 from appliance.zfs.model import Dataset, Filesystem, Pool, Source
@@ -153,28 +153,36 @@ def findings(
     return findings + _copies(inventory, stores)
 
 
-def originals(stores: Iterable[Datastore]) -> set[str | None]:
-    """UUIDs of the datastores that exist, in the trash or not."""
-    return {store.uuid for store in stores if store.state in ("active", "deleted")}
+def copy_remedies(stores: Sequence[Datastore], datasets: Mapping[str, Dataset]) -> dict[str, str]:
+    """Remedies for copies that are a problem, by dataset. A replica is one only if its original is missing here: not next to the
+    original, and not on a standby server.
+    """
+    existing = {store.uuid for store in stores if store.state in ("active", "deleted")}
+    missing = {store.uuid for store in stores if store.state == "missing"}
+    remedies = {}
+    for store in stores:
+        dataset = datasets.get(store.dataset)
+        if store.state != "copy" or (dataset is not None and store.copy_of not in missing and _is_replica(dataset)):
+            continue
+        is_new = store.copy_of in existing and dataset is not None and not has_its_guid(dataset)
+        remedies[store.dataset] = f"zvaai datastore adopt {quote(store.dataset)} NAME --group GROUP" if is_new else COPY_REMEDY
+    return remedies
 
 
-def copy_remedy(store: Datastore, existing: Collection[str | None], dataset: Dataset | None) -> str:
-    """Remedy for a copy. It advises destruction only if the original exists, and the copy is certainly not the original."""
-    if store.copy_of in existing and dataset is not None and not has_its_guid(dataset):
-        copy = quote(store.dataset)
-        return f"zvaai datastore adopt {copy} NAME --group GROUP; or destroy it: zfs destroy -r {copy}"
-    return COPY_REMEDY
+def _is_replica(dataset: Dataset) -> bool:
+    """By `zfs send -p`, or by a tool that sets the properties itself, as syncoid does. A child that inherits is none."""
+    return is_surely_another(dataset) and dataset.properties[UUID].source != Source.INHERITED
 
 
 def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
-    copies = [store for store in stores if store.state == "copy"]
+    copies = {store.dataset: store for store in stores if store.state == "copy"}
     if not copies:
         return []
     datasets: dict[str, Dataset] = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
-    existing, findings = originals(stores), []
-    for store in copies:
-        remedy = copy_remedy(store, existing, datasets.get(store.dataset))
+    findings = []
+    for name, remedy in copy_remedies(stores, datasets).items():
+        store = copies[name]
         served = "" if remedy == COPY_REMEDY else " and is not served"  # otherwise its LUN or export can still exist
-        text = f"{store.dataset} looks like datastore {store.name}{served}: {store.copy_reason}"
-        findings.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))
+        text = f"{name} looks like datastore {store.name}{served}: {store.copy_reason}"
+        findings.append(Finding(f"capacity:copy:{name}", "warning", name, text, remedy))
     return findings

@@ -128,11 +128,34 @@ def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: App
     assert len(checks) == 2 and "destroy" not in str([check["remedy"] for check in checks])
 
 
-def test_a_replica_next_to_its_original_may_be_destroyed(appliance: Appliance) -> None:
-    appliance.datastore("first")
-    (volume,) = appliance.simulator.volumes()
-    appliance.simulator.create_volume("tank/replica", volume.volsize, properties=properties_of(volume))
+def problems(appliance: Appliance) -> dict[str, str]:
+    """Remedies of the alerts and checks about copies, by dataset."""
     alerts(appliance)
     appliance.service.periodic.capacity()
-    (response,) = appliance.get("/alerts")["items"]
-    assert response["subject"] == "tank/replica" and "destroy it" in response["remedy"] and "is not served" in response["text"]
+    raised = {alert["subject"]: alert["remedy"] for alert in appliance.get("/alerts")["items"] if "capacity:copy" in alert["key"]}
+    checks = appliance.get("/readiness")["checks"]
+    assert raised == {check["subject"]: check["remedy"] for check in checks if check["id"] == "copy"}
+    return raised
+
+
+@pytest.mark.parametrize("by", ["zfs send -p", "syncoid"])
+def test_a_replica_is_a_problem_only_if_its_original_is_missing(by: str, appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    (volume,) = appliance.simulator.volumes()
+    if by == "syncoid":
+        appliance.simulator.create_volume("tank/replica", volume.volsize, properties=properties_of(volume))
+    else:
+        appliance.simulator.snapshot([f"{volume.name}@sent"])
+        appliance.simulator.receive(f"{volume.name}@sent", "tank/replica")
+    assert problems(appliance) == {}
+    assert sorted(listed["state"] for listed in appliance.get("/datastores")["items"]) == ["active", "copy"]
+    appliance.simulator.destroy(volume.name, with_snapshots=True)
+    assert "--keep-identity" in problems(appliance)["tank/replica"]
+    appliance.job("POST", f"/datastores/{store}/forget")
+    assert problems(appliance) == {}, "as on a standby server"
+
+
+def test_a_copy_without_a_guid_next_to_its_original_can_become_another_datastore(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    appliance.simulator.create_volume("tank/copy", 1 << 30, properties={"zvaai:uuid": store})
+    assert problems(appliance) == {"tank/copy": "zvaai datastore adopt tank/copy NAME --group GROUP"}
