@@ -209,8 +209,9 @@ class Reconciling:
             except zfs.ZfsError as error:
                 for store in waiting:
                     text = f"Datastore {store.name} is not served, because its key is not loaded: {error}"
-                    is_ours = root == f"{store.pool}/{domain.ENCRYPTED}"
-                    remedy = f"zvaai key enter {quote(store.pool)}" if is_ours else f"zfs load-key {quote(root)}; zvaai reconcile"
+                    is_ours, load = root == f"{store.pool}/{domain.ENCRYPTED}", f"zfs load-key {quote(root)}"
+                    others = f"{load}; zvaai reconcile. For a key that zvaai exported, the first command is: xxd -r -p | {load}"
+                    remedy = f"zvaai key enter {quote(store.pool)}" if is_ours else others
                     failures.append(planes.Failure(store.uuid or "", text, remedy=remedy))
         return failures
 

@@ -75,6 +75,21 @@ def test_an_adopted_datastore_stays_below_the_root_of_its_key(appliance: Applian
         assert answer.status_code == 422 and "belongs to" in answer.text
 
 
+def test_without_the_key_of_another_root_the_remedy_loads_a_raw_key_too(appliance: Appliance) -> None:
+    """`zfs load-key` takes no hexadecimal digits: a raw replica has the key that zvaai exported."""
+    appliance.simulator.create_filesystem("tank/replica", properties={"mountpoint": "none"}, key=bytes(32))
+    appliance.simulator.create_volume("tank/replica/vm", GIB)
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/replica/vm", "name": "vm"})["result"]["datastore"]
+    for target in appliance.target.targets():
+        for lun in target.luns:
+            appliance.target.delete_lun(target.name, lun.lun.number)
+    appliance.simulator.unload_key("tank/replica")
+    appliance.request("POST", "/reconcile")
+    (alert,) = [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
+    assert alert["remedy"].startswith("zfs load-key tank/replica; ")
+    assert alert["remedy"].endswith(" xxd -r -p | zfs load-key tank/replica")
+
+
 def test_keys_are_loaded_before_their_datastores_are_served(appliance: Appliance) -> None:
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
     lock(appliance)
