@@ -12,8 +12,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// Longest and shortest time between two updates of a pool.
-const LONGEST: Duration = Duration::from_secs(5);
-const SHORTEST: Duration = Duration::from_millis(500);
+pub(super) const LONGEST: Duration = Duration::from_secs(5);
+pub(super) const SHORTEST: Duration = Duration::from_millis(500);
 
 /// Highest write rate of a pool, bytes per second: the next update comes before writers at this rate can use up the headroom.
 const FASTEST_WRITERS: u64 = 2 * GIB;

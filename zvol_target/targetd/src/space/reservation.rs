@@ -11,7 +11,7 @@ use volume::{Growth, Volume};
 
 use super::policy;
 use super::update::{Known, Terms};
-use crate::configuration::{Lun, ProvisioningChoice};
+use crate::configuration::Lun;
 use crate::service::Shared;
 
 /// Pause after a reservation could not be set.
@@ -71,8 +71,7 @@ impl KnownLun {
             return self.problem.clone().map_or(Ok(()), Err);
         }
         let headroom = terms.lun_headroom;
-        let is_thin = lun.provisioning == ProvisioningChoice::Thin;
-        let ends = terms.overcommitted && is_thin;
+        let ends = terms.releases(lun);
         let desired = if ends {
             (present.reservation > 0).then_some(0)
         } else {
@@ -80,6 +79,10 @@ impl KnownLun {
             policy::reservation(present, headroom, left.saturating_sub(terms.taken.get()))
         };
         self.reserved_on = Some(present.name.clone());
+        if desired.is_some() && Instant::now() >= terms.until {
+            terms.late.set(true);
+            return self.problem.clone().map_or(Ok(()), Err);
+        }
         if let Some(bytes) = desired {
             match set_reservation(&present.name, bytes).await {
                 Ok(()) => {
@@ -124,13 +127,15 @@ async fn set_reservation(dataset: &str, bytes: u64) -> Result<(), ProgramError> 
     })
 }
 
-/// Releases the reservations of LUNs of a pool that were deleted or moved to another zvol.
+/// Releases the reservations of LUNs of a pool that were deleted or moved to another zvol. After `until` the reservations of
+/// deleted LUNs wait for the next call, and the result is false.
 pub(super) async fn release_unused(
     service: &Shared,
     pool: &str,
     known: &mut Known,
     members: &[(Lun, Weak<LogicalUnit>)],
-) {
+    until: Instant,
+) -> bool {
     let (configured, elsewhere): (Vec<Uuid>, Vec<Uuid>) = {
         let service = service.borrow();
         let targets = service.configuration().targets.iter();
@@ -147,6 +152,7 @@ pub(super) async fn release_unused(
         .filter_map(|(lun, unit)| Some((lun.uuid, unit.upgrade()?.volume().dataset())))
         .collect();
     let mut gone = Vec::new();
+    let mut all_released = true;
     for (uuid, lun) in &mut known.luns {
         let member = present.iter().find(|(present, _)| present == uuid);
         let stays = match member {
@@ -162,6 +168,10 @@ pub(super) async fn release_unused(
         let zvol = zvol.filter(|zvol| !present.iter().any(|(_, used)| used.as_ref() == Some(zvol)));
         if let Some(zvol) = zvol {
             if !lun.may_try() {
+                continue;
+            }
+            if member.is_none() && Instant::now() >= until {
+                all_released = false;
                 continue;
             }
             match set_reservation(&zvol, 0).await {
@@ -186,4 +196,5 @@ pub(super) async fn release_unused(
             space.usage.remove(&uuid);
         }
     }
+    all_released
 }

@@ -57,6 +57,17 @@ pub(super) struct Terms {
     pub overcommitted: bool,
     /// Bytes reserved so far in this update.
     pub taken: Cell<u64>,
+    /// No reservation is set from then on.
+    pub until: Instant,
+    /// Whether reservations wait for the next update for this reason.
+    pub late: Cell<bool>,
+}
+
+impl Terms {
+    /// Whether the LUN's reservation is released, as shared blocks exceed the free space.
+    pub fn releases(&self, lun: &Lun) -> bool {
+        self.overcommitted && lun.provisioning == ProvisioningChoice::Thin
+    }
 }
 
 /// A served LUN, with its unit and the figures of its zvol.
@@ -70,15 +81,15 @@ pub(super) async fn update(
     members: Vec<(Lun, Weak<LogicalUnit>)>,
     reading: Reading,
 ) -> Duration {
-    release_unused(service, &store.name(), known, &members).await;
+    // Each reservation takes a transaction group. Those that are not set in time wait for the next update, which has new figures.
+    let until = Instant::now() + policy::LONGEST / 2;
+    let all_released = release_unused(service, &store.name(), known, &members, until).await;
     let mut members: Vec<Member> = members.into_iter().zip(reading.datasets).collect();
     let terms = terms(service, store, known, reading.pool, &members);
-    // Reservations that become smaller come first.
-    members.sort_by_key(|(_, dataset)| {
-        let desired = |used: u64| used.saturating_add(terms.lun_headroom);
-        dataset
-            .as_ref()
-            .is_none_or(|dataset| dataset.reservation < desired(dataset.used))
+    terms.late.set(!all_released);
+    members.sort_by_key(|((lun, _), dataset)| {
+        let dataset = dataset.as_ref()?;
+        Some(order(&terms, lun, dataset))
     });
     // First set the limits of all volumes: setting reservations takes time.
     let (left, refused) = limit_all(service, &terms, known, &members).await;
@@ -104,7 +115,17 @@ pub(super) async fn update(
         problem: known.problem.clone(),
     };
     service.borrow_mut().space.pools.insert(store.name(), shown);
+    if terms.late.get() {
+        return policy::SHORTEST;
+    }
     policy::next_update(&terms.pool, left, terms.headroom, refused)
+}
+
+/// Reservations that become smaller come first, then the LUNs with the least reserved for overwrites.
+fn order(terms: &Terms, lun: &Lun, dataset: &Dataset) -> (bool, u64) {
+    let desired = dataset.used.saturating_add(terms.lun_headroom);
+    let grows = !terms.releases(lun) && dataset.reservation < desired;
+    (grows, dataset.reservation.saturating_sub(dataset.used))
 }
 
 fn terms(
@@ -152,6 +173,8 @@ fn terms(
         lun_headroom,
         overcommitted,
         taken: Cell::new(0),
+        until: Instant::now() + policy::LONGEST,
+        late: Cell::new(false),
     }
 }
 
