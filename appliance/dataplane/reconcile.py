@@ -4,7 +4,7 @@
     iSCSI target                one, by the desired name; one with a name of another database is removed, others never change
       access                    every initiator that sees a LUN, or will after the end of a job that took it away
       CHAP accounts             one per host with an account, while CHAP is required
-      LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable;
+      LUN number                the datastore's, by its UUID and GUID, so that a number can move; writable;
                                 one whose UUID is served from a volume with another GUID does not change
         access                  initiators of its host groups
     host groups "zvaai:NAME"    with their disabled offloads

@@ -49,7 +49,6 @@ class Lun:
     initiators: Access = ()
     soft_threshold: int | None = None
     """Percent of its size."""
-    write_cache: bool = False
     read_only: bool = False
     provisioning: str = "thin"
     """"thick" or "thin": the target shares no blocks of a thick one."""
@@ -72,7 +71,6 @@ class Lun:
 
 
 CHANGING_TOGETHER = (
-    ("write_cache",),
     ("read_only",),
     ("path", "guid", "soft_threshold"),
     ("provisioning",),

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -32,8 +31,8 @@ from support.third_party_copy import naa_of
 from support.zfs import Pool, destroy_pool
 
 POOL = "cut"
-NO_CACHE, CACHE, NEVER_FLUSHED = 0, 1, 2
-"""Logical units: WCE=0; WCE=1; WCE=1 without any flush."""
+STABLE, UNSTABLE = 0, 1
+"""Logical units: as served; on a zvol with sync=disabled, where writes are stable only after their transaction group."""
 
 TRANSFERS = {
     "immediate": {"ImmediateData": "Yes", "InitialR2T": "Yes"},
@@ -52,43 +51,36 @@ FORMS: dict[str, Callable[[int, int], bytes]] = {
     "WRITE AND VERIFY(12)": lambda address, blocks: cdb.twelve(0xAE, address, blocks),
     "WRITE AND VERIFY(16)": lambda address, blocks: cdb.sixteen(0x8E, address, blocks),
 }
-FLUSHES = {"SYNCHRONIZE CACHE(10)": cdb.ten(0x35, 0, 0), "SYNCHRONIZE CACHE(16)": cdb.sixteen(0x91, 0, 0)}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of write: logical unit, command, transfer of the data, and flush."""
+    """A kind of write: logical unit, command, and transfer of the data."""
 
     lun: int
     form: str
     transfer: str
-    flush: str | None = None
 
     def __str__(self) -> str:
-        cache = ["WCE=0", "WCE=1", "WCE=1, never flushed"][self.lun]
-        return ", ".join([self.form, *([f"then {self.flush}"] if self.flush else []), self.transfer, cache])
+        return ", ".join([self.form, self.transfer, *(["sync=disabled"] if self.lun == UNSTABLE else [])])
 
     async def perform(self, session: Session, number: int, block: int, sequence: int) -> None:
-        """Writes and flushes the block. Raises AssertionError."""
+        """Writes the block. Raises AssertionError."""
         command = FORMS[self.form](address_of(number, block), LOGICAL_BLOCKS)
         written = await session.execute(command, data_out=stamped_block(number, block, sequence), lun=self.lun)
         assert written.status == GOOD, (self, written)
-        if self.flush:
-            assert (await session.execute(FLUSHES[self.flush], lun=self.lun)).status == GOOD
 
     def survived(self, content: bytes, number: int, block: int, noted: int, last: int) -> bool:
         """Whether the block has the acknowledged write, or the write that was running at the cut."""
         return stamp_survived(content, number, block, noted, last)
 
 
-WITNESS = Kind(NEVER_FLUSHED, "WRITE(10)", "R2T")
+WITNESS = Kind(UNSTABLE, "WRITE(10)", "R2T")
 """Performed after each other command: a command may close the transaction group, which makes all before it durable. A loss proves
 the cut.
 """
 KINDS: list[Kind | OffloadKind] = [
-    *(Kind(NO_CACHE, form, transfer) for form in FORMS for transfer in TRANSFERS),
-    *(Kind(CACHE, form, "immediate") for form in FORMS if "FUA" in form or "VERIFY" in form),
-    *(Kind(CACHE, "WRITE(10)", transfer, flush) for flush in FLUSHES for transfer in TRANSFERS),
+    *(Kind(STABLE, form, transfer) for form in FORMS for transfer in TRANSFERS),
     *OFFLOADS,
     WITNESS,
 ]
@@ -98,7 +90,7 @@ TEMPLATES_ADDRESS = address_of(len(KINDS), 0)
 
 
 def serve(directory: Path, state: Path) -> Target:
-    """A target with the three logical units on zvols. The state directory stores the identity of the first."""
+    """A target with both logical units on zvols. The state directory stores the identity of the first."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     # A long time between transaction groups, so that data survives by the intent log only.
     Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
@@ -110,16 +102,13 @@ def serve(directory: Path, state: Path) -> Target:
     target.create()
     run("zfs", "create", "-o", f"mountpoint={RESERVATIONS}", f"{POOL}/reservations")
     size_mib = (len(KINDS) * REGION_BLOCKS + TEMPLATES) * BLOCK_BYTES // (1 << 20) + 1
-    for lun in (NO_CACHE, CACHE, NEVER_FLUSHED):
-        volume = pool.create_volume(f"volume{lun}", size_mib)
-        if lun == NO_CACHE:
-            with volume.open("r+b") as templates:
-                templates.seek(TEMPLATES_ADDRESS * 512)
-                templates.write(b"".join(template(slot) for slot in range(TEMPLATES)))
-        options: dict[str, Any] = {"reservations": str(RESERVATIONS)} if lun == NO_CACHE else {"write_cache": True}
-        identity = target.add_lun(lun, volume, **options)
-        if lun == NO_CACHE:
-            (state / "identity").write_text(identity)
+    volume = pool.create_volume(f"volume{STABLE}", size_mib)
+    with volume.open("r+b") as templates:
+        templates.seek(TEMPLATES_ADDRESS * 512)
+        templates.write(b"".join(template(slot) for slot in range(TEMPLATES)))
+    identity = target.add_lun(STABLE, volume, reservations=str(RESERVATIONS))
+    (state / "identity").write_text(identity)
+    target.add_lun(UNSTABLE, pool.create_volume(f"volume{UNSTABLE}", size_mib, sync="disabled"))
     run("zpool", "sync", POOL)
     return target
 
@@ -134,10 +123,10 @@ async def write(state: Path, seed: int) -> None:
             for name, settings in TRANSFERS.items()
         }
         for session in sessions.values():
-            for lun in (NO_CACHE, CACHE, NEVER_FLUSHED):
+            for lun in (STABLE, UNSTABLE):
                 await session.execute(cdb.TEST_UNIT_READY, lun=lun)  # takes the unit attention of a new nexus
         offloading = sessions["immediate"]
-        disk = Disk(offloading, await naa_of(offloading, NO_CACHE), TEMPLATES_ADDRESS)
+        disk = Disk(offloading, await naa_of(offloading, STABLE), TEMPLATES_ADDRESS)
         with (state / "acknowledged").open("ab", buffering=0) as acknowledged:
             sequence = witnessed = 0
             witness = KINDS.index(WITNESS)
@@ -162,9 +151,9 @@ async def registered_keys(identity: str) -> bytes:
     target = Target(directory)
     target.start()
     target.create()
-    volume = Path(f"/dev/zvol/{POOL}/volume{NO_CACHE}")
+    volume = Path(f"/dev/zvol/{POOL}/volume{STABLE}")
     wait_for(volume.exists, f"{volume} is there")
-    target.add_lun(NO_CACHE, volume, uuid=identity, reservations=str(RESERVATIONS))
+    target.add_lun(STABLE, volume, uuid=identity, reservations=str(RESERVATIONS))
     async with Session(target.portal) as session:
         await session.execute(cdb.TEST_UNIT_READY)
         answer = await session.execute(cdb.persistent_reserve_in(0), data_in=252)
@@ -190,7 +179,7 @@ def check(state: Path) -> None:
             counts[str(kind)][0] += 1
             counts[str(kind)][1] += not kind.survived(keys, number, block, noted, last)
             continue
-        volume = Path(f"/dev/zvol/{POOL}/volume{NO_CACHE if isinstance(kind, OffloadKind) else kind.lun}")
+        volume = Path(f"/dev/zvol/{POOL}/volume{STABLE if isinstance(kind, OffloadKind) else kind.lun}")
         wait_for(volume.exists, f"{volume} is there")
         with volume.open("rb") as stored:
             stored.seek(address_of(number, block) * 512)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to a LUN without write cache other than WRITE, for the power cut: commands, and what must survive.
+"""Changes to a LUN other than WRITE, for the power cut: commands, and what must survive.
 
 Arguments of `survived`: content of a block after the cut, sequence of its last acknowledgement, last sequence of all.
 The command running at the cut may be done but not acknowledged; it has this sequence or the next.
@@ -23,7 +23,7 @@ REGISTER_AND_IGNORE_EXISTING_KEY = 0x06
 
 @dataclass
 class Disk:
-    """The LUN without write cache: session, NAA, start of its templates, and the last value of each block."""
+    """The LUN: session, NAA, start of its templates, and the last value of each block."""
 
     session: Session
     naa: bytes
@@ -58,7 +58,7 @@ class OffloadKind:
     survived: Survived
 
     def __str__(self) -> str:
-        return f"{self.name}, WCE=0"
+        return self.name
 
 
 def stamp_survived(content: bytes, kind: int, block: int, noted: int, _last: int) -> bool:

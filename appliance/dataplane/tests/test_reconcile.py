@@ -170,7 +170,6 @@ def test_a_changed_secret_is_set_again() -> None:
 @pytest.mark.parametrize(
     "by_hand",
     [
-        {"write_cache": True},
         {"read_only": True},
         {"provisioning": "thin"},
         {"reservations": "/elsewhere"},

@@ -454,11 +454,11 @@ pub fn control() -> Seeds {
                 "{create}{lun}{}{}",
                 call(
                     "luns.change",
-                    &format!("{TARGET},\"number\":0,\"write_cache\":true,\"read_only\":true")
+                    &format!("{TARGET},\"number\":0,\"product\":\"p\",\"read_only\":true")
                 ),
                 call(
                     "luns.change",
-                    &format!("{TARGET},\"number\":0,\"path\":\"/bb\",\"write_cache\":false")
+                    &format!("{TARGET},\"number\":0,\"path\":\"/bb\",\"read_only\":false")
                 )
             )
             .into(),
@@ -486,7 +486,7 @@ pub fn control() -> Seeds {
 pub fn configuration() -> Seeds {
     let whole = br#"{"version":2,"portals":[{"address":"[::1]:3260","group_tag":1,"advertised":"192.0.2.1:3260"}],
 "targets":[{"name":"iqn.2026-11.example:disk","initiators":["iqn.2026-11.example:host"],
-"luns":[{"number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a","write_cache":true,"read_only":false,
+"luns":[{"number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a","read_only":false,
 "product":"zvaai volume"}]}]}"#;
     vec![
         ("whole", whole.to_vec()),

@@ -123,8 +123,6 @@ impl Device {
     /// With the same UUID it is the same disk, with the same mode parameters, counters and pending unit attentions. Hosts get a
     /// unit attention for each difference: NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED if it was [not
     /// ready](LogicalUnit::not_ready) and is now; MODE PARAMETERS CHANGED; INQUIRY DATA HAS CHANGED; CAPACITY DATA HAS CHANGED.
-    /// If it was not ready and has a write cache, cached writes may be lost: hosts get POWER ON, RESET, OR BUS DEVICE RESET
-    /// OCCURRED first, and default mode parameters.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].

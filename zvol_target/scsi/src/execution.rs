@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use volume::{Buffer, Stability, VolumeError};
+use volume::{Buffer, VolumeError};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::{BlockRange, Cdb};
@@ -169,15 +169,6 @@ impl Execution<'_> {
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
     pub(crate) fn blocks(&self, address: u64, blocks: u64) -> Result<ByteRange, Sense> {
         byte_range(self.unit.capacity(), address, blocks)
-    }
-
-    /// Stability of a write that GOOD requires.
-    pub(crate) fn stability(&self, force_unit_access: bool) -> Stability {
-        if self.unit.options.write_cache && !force_unit_access {
-            Stability::Cached
-        } else {
-            Stability::Stable
-        }
     }
 
     /// Unit in which blocks are unmapped, bytes; `None` if the host cannot unmap.

@@ -32,8 +32,6 @@ pub struct LogicalUnitOptions {
     pub uuid: [u8; 16],
     /// Vendor, product and revision for INQUIRY.
     pub product: ProductIdentification,
-    /// WCE of the Caching mode page: whether a power cut can lose a WRITE without FUA until SYNCHRONIZE CACHE.
-    pub write_cache: bool,
     /// Refuse writes even if the volume is writable.
     pub read_only: bool,
 }
@@ -196,8 +194,7 @@ impl LogicalUnit {
     pub(crate) fn inherit(&self, old: &Self) {
         self.ranges.share(&old.ranges);
         self.space.inherit(&old.space);
-        let descriptor_sense =
-            !self.may_have_lost_cache(old) && old.mode.descriptor_sense.load(Ordering::Relaxed);
+        let descriptor_sense = old.mode.descriptor_sense.load(Ordering::Relaxed);
         self.mode
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
@@ -216,12 +213,6 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether cached writes of a unit with the same identity may be lost, because its volume was closed and opened again. For
-    /// hosts this is a power on.
-    fn may_have_lost_cache(&self, old: &Self) -> bool {
-        self.ready && !old.ready && (self.options.write_cache || old.options.write_cache)
-    }
-
     /// Unit attentions after this unit replaced one with the same identity. None while it is not ready: they follow later.
     pub(crate) fn differences(&self, old: &Self) -> Vec<AdditionalSense> {
         if !self.ready {
@@ -229,7 +220,6 @@ impl LogicalUnit {
         }
         let becomes_ready = !old.ready;
         let (present, past) = (self.volume.geometry(), old.volume.geometry());
-        let cache = self.options.write_cache != old.options.write_cache;
         let protection = self.write_protection() != old.write_protection();
         let product = self.options.product != old.options.product;
         let limits = present.logical_block_bytes != past.logical_block_bytes
@@ -239,19 +229,15 @@ impl LogicalUnit {
             || self.unmap_granularity() != old.unmap_granularity();
         let size = present.size_bytes != old.known_size_bytes.load(Ordering::Relaxed);
         let conditions = [
-            (
-                self.may_have_lost_cache(old),
-                AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
-            ),
             (becomes_ready, AdditionalSense::NOT_READY_TO_READY_CHANGE),
-            // WCE; WP of the header.
+            // WP of the header.
             (
-                !becomes_ready && (cache || protection),
+                !becomes_ready && protection,
                 AdditionalSense::MODE_PARAMETERS_CHANGED,
             ),
-            // V_SUP, standard INQUIRY data and Block Limits; they were unknown before if the unit was not ready.
+            // Standard INQUIRY data and Block Limits; they were unknown before if the unit was not ready.
             (
-                becomes_ready || cache || product || limits,
+                becomes_ready || product || limits,
                 AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
             ),
             (

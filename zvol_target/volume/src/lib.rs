@@ -57,7 +57,7 @@ pub struct Geometry {
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// When the write survives a power cut (SBC-3: FUA, or a disabled write cache).
+    /// When the write survives a power cut.
     Stable,
     /// When later reads return the data. A power cut can lose it until [`Volume::flush`] has completed.
     Cached,

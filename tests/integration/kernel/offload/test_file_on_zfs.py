@@ -18,13 +18,13 @@ SIZE = 16 * MIB
 def test_a_copy_of_new_data(freezing_pool: FreezingPool, target: Target, tmp_path: Path) -> None:
     """Nothing is synced during the copy: a query for the source's holes (SEEK_DATA) would wait for that."""
     folder = tmp_path / "zfs"
-    run("zfs", "create", "-o", f"mountpoint={folder}", f"{freezing_pool.name}/files")
+    run("zfs", "create", "-o", f"mountpoint={folder}", "-o", "sync=disabled", f"{freezing_pool.name}/files")
     source, destination = folder / "source", tmp_path / "destination"
     expected = bytearray(random_blocks(SIZE // 2) + bytes(SIZE // 2))
     source.write_bytes(expected)
     destination.write_bytes(random_blocks(SIZE))
     run("zpool", "sync", freezing_pool.name)
-    target.add_lun(0, source, write_cache=True)
+    target.add_lun(0, source)
     target.add_lun(1, destination)
 
     async def act() -> None:

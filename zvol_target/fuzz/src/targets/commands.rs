@@ -361,7 +361,6 @@ fn options(number: u16, kind: u8) -> LogicalUnitOptions {
     LogicalUnitOptions {
         uuid: [number as u8 + 1; 16],
         product: ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII"),
-        write_cache: kind & 1 != 0,
         read_only: kind & 2 != 0,
     }
 }

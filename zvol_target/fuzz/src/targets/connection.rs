@@ -124,7 +124,6 @@ fn site(plan: &[u8]) -> (Site, Arc<MemoryVolume>) {
         let options = LogicalUnitOptions {
             uuid: [number as u8 + 1; 16],
             product: product.clone(),
-            write_cache: number == 1,
             read_only: false,
         };
         let unit = LogicalUnit::new(Arc::clone(&volume) as _, options);

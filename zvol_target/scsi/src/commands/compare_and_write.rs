@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! COMPARE AND WRITE (SBC-4): ATS, the locks of VMFS.
 
-use volume::Buffer;
 use volume::engine::urgently;
+use volume::{Buffer, Stability};
 
 use crate::additional_sense::AdditionalSense;
-use crate::commands::read_write::FUA;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::{Sense, SenseKey};
 
@@ -31,7 +30,6 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
     let _alone = execution.hold_exclusive(range.offset, range.length).await?;
     execution.check_aborted()?;
     // This does not wait for memory: it needs no more than the Data-Out of this command.
-    let stability = execution.stability(execution.cdb.bit(1, FUA));
     let volume = &execution.unit.volume;
     let stored = urgently(volume.read(range.offset, Buffer::new(half as usize))).await;
     let stored = stored.map_err(|error| {
@@ -44,10 +42,11 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
         return Err(miscompare(at.unwrap_or_default() as u64).into());
     }
     execution.check_aborted()?;
-    let written = urgently(volume.write(range.offset, Buffer::from(new), stability));
+    let written = urgently(volume.write(range.offset, Buffer::from(new), Stability::Stable));
     let written = execution.until_aborted(written).await;
     if execution.unit.tasks.commit(execution.task).is_err() {
-        let undone = urgently(volume.write(range.offset, Buffer::from(expected), stability));
+        let undone =
+            urgently(volume.write(range.offset, Buffer::from(expected), Stability::Stable));
         if let Err(error) = undone.await {
             tracing::error!(
                 logical_unit = execution.number,

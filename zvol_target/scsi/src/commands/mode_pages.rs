@@ -35,8 +35,8 @@ pub(crate) const SPF: u8 = 0x40;
 
 /// Byte and mask of `D_SENSE` in the Control page, the only field that MODE SELECT can change.
 ///
-/// SWP is not changeable: a host could write-protect the disk of all others, and forget it. Nor is WCE: only an administrator may
-/// decide to risk a loss of writes. Both are settings of the unit.
+/// SWP is not changeable: a host could write-protect the disk of all others, and forget it. Nor is WCE: it is zero, as GOOD means
+/// stable.
 pub(crate) const D_SENSE: (usize, u8) = (2, 0x04);
 
 /// First bytes of the threshold descriptors in the Logical Block Provisioning page, in this order.
@@ -95,10 +95,6 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
             for (at, resource) in THRESHOLD_DESCRIPTORS {
                 page[at..at + 8].copy_from_slice(&threshold_descriptor(unit, resource));
             }
-        }
-        CACHING => {
-            const WCE: u8 = 0x04;
-            page[2] = if unit.options.write_cache { WCE } else { 0 };
         }
         CONTROL => {
             /// No task waits for a task of another host: see the task set.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ORWRITE(16) (SBC-4): the bitwise or of the stored and the received data.
 
-use crate::commands::read_write::FUA;
+use volume::Stability;
+
 use crate::execution::{Execution, Failure, Reply};
 
 /// Each block is read and written atomically. The command is not atomic: other writes can run between its steps.
@@ -11,7 +12,6 @@ use crate::execution::{Execution, Failure, Reply};
 pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.transfer_range()?;
     execution.require_writable()?;
-    let stability = execution.stability(execution.cdb.bit(1, FUA));
     execution.data_out_required = range.length;
     for (offset, length) in range.short_chunks() {
         let mut data = execution.receive_blocks(length, range.block_bytes).await?;
@@ -24,7 +24,9 @@ pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Fai
             for (byte, stored) in data.iter_mut().zip(&stored[..]) {
                 *byte |= stored;
             }
-            execution.write_chunk(offset, data, stability).await?;
+            execution
+                .write_chunk(offset, data, Stability::Stable)
+                .await?;
         }
         if received < length as usize {
             break;

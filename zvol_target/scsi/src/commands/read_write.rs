@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4).
+//! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4). FUA has no effect, as each write is stable; nor has DPO, a hint for caches.
 
 use std::pin::pin;
 
@@ -7,17 +7,8 @@ use futures_util::future::{Either, select};
 use volume::{Buffer, Stability};
 
 use crate::additional_sense::AdditionalSense;
-use crate::cdb::Cdb;
 use crate::execution::{Execution, Failure, Reply};
 use crate::task_set::Aborted;
-
-/// DPO is a hint for caches and has no effect: SBC-4 allows any replacement order.
-pub(crate) const FUA: u8 = 0x08;
-
-/// The 6-byte commands have no FUA; the bit belongs to their address.
-fn force_unit_access(cdb: Cdb) -> bool {
-    cdb.operation_code() >> 5 != 0 && cdb.bit(1, FUA)
-}
 
 /// # Errors
 /// LOGICAL BLOCK ADDRESS OUT OF RANGE, INVALID FIELD IN CDB (too long), UNRECOVERED READ ERROR.
@@ -25,12 +16,6 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     let range = execution.transfer_range()?;
     if range.length == 0 {
         return Ok(Reply::default());
-    }
-    let unit = execution.unit;
-    if unit.options.write_cache && force_unit_access(execution.cdb) {
-        // Newer data in the cache must be on the medium before the read (SBC-4, FUA).
-        let flushed = unit.volume.flush().await;
-        flushed.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
     }
     // Do not read more than the initiator accepts, except the rest of a block.
     let room = u64::from(execution.data_in_buffer_size);
@@ -60,7 +45,6 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
 pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.transfer_range()?;
     execution.require_writable()?;
-    let stability = execution.stability(force_unit_access(execution.cdb));
     execution.data_out_required = range.length;
     let mut chunks = range.chunks();
     let Some((mut offset, mut length)) = chunks.next() else {
@@ -71,13 +55,13 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
         let is_whole = data.len() == length as usize;
         let Some((next_offset, next_length)) = chunks.next().filter(|_| is_whole) else {
             if !data.is_empty() {
-                execution.write_held(offset, data, stability).await?;
+                execution.write_held(offset, data).await?;
             }
             return Ok(Reply::default());
         };
         // Receive the next part while this one is written.
         data = execution
-            .write_and_receive((offset, data, stability), next_length, range.block_bytes)
+            .write_and_receive((offset, data), next_length, range.block_bytes)
             .await?;
         (offset, length) = (next_offset, next_length);
     }
@@ -99,15 +83,10 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// The errors of WRITE.
-    async fn write_held(
-        &mut self,
-        offset: u64,
-        data: Buffer,
-        stability: Stability,
-    ) -> Result<(), Failure> {
+    async fn write_held(&mut self, offset: u64, data: Buffer) -> Result<(), Failure> {
         let _held = self.hold_for_write(offset, data.len() as u64).await?;
         self.check_aborted()?;
-        self.write_chunk(offset, data, stability).await
+        self.write_chunk(offset, data, Stability::Stable).await
     }
 
     /// Like [`Execution::write_held`] for one part, and receives the next part at the same time if memory for both is available.
@@ -117,12 +96,12 @@ impl Execution<'_> {
     /// The errors of WRITE; those of the write first.
     async fn write_and_receive(
         &mut self,
-        (offset, data, stability): (u64, Buffer, Stability),
+        (offset, data): (u64, Buffer),
         length: u32,
         block_bytes: u32,
     ) -> Result<Buffer, Failure> {
         let Some(receive) = self.data_out.receive_ahead(length) else {
-            self.write_held(offset, data, stability).await?;
+            self.write_held(offset, data).await?;
             return self.receive_blocks(length, block_bytes).await;
         };
         let written = data.len() as u64;
@@ -133,7 +112,7 @@ impl Execution<'_> {
             if task.is_aborted() {
                 return Err(Aborted);
             }
-            let write = unit.volume.write(offset, data, stability);
+            let write = unit.volume.write(offset, data, Stability::Stable);
             Ok(volume::unless_given_up(|| task.is_aborted(), write).await)
         };
         let receive = task.unless_aborted(receive);

@@ -4,7 +4,6 @@
 use crate::commands::inquiry::DIRECT_ACCESS;
 use crate::commands::{block_pages, designation};
 use crate::execution::Execution;
-use crate::logical_unit::LogicalUnit;
 use crate::offload::Offload;
 use crate::third_party_copy::third_party_copy_page;
 
@@ -49,7 +48,7 @@ pub(crate) fn page(execution: &Execution, code: u8) -> Option<Vec<u8>> {
         }
         UNIT_SERIAL_NUMBER => unit.serial_number().into_bytes(),
         DEVICE_IDENTIFICATION => designation::device_identification(execution),
-        EXTENDED_INQUIRY_DATA => extended_inquiry_data(unit),
+        EXTENDED_INQUIRY_DATA => extended_inquiry_data(),
         MODE_PAGE_POLICY => MODE_PAGES_ARE_SHARED.to_vec(),
         SCSI_PORTS => designation::scsi_ports(execution),
         THIRD_PARTY_COPY => third_party_copy_page(execution),
@@ -81,13 +80,11 @@ fn with_header(peripheral: u8, code: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Extended INQUIRY Data.
-fn extended_inquiry_data(unit: &LogicalUnit) -> Vec<u8> {
+fn extended_inquiry_data() -> Vec<u8> {
     const HEADSUP_ORDSUP_SIMPSUP: u8 = 0x07;
-    const V_SUP: u8 = 0x01;
     const LUICLR: u8 = 0x01;
     let mut page = vec![0; 60];
     page[1] = HEADSUP_ORDSUP_SIMPSUP;
-    page[2] = if unit.options.write_cache { V_SUP } else { 0 };
     page[3] = LUICLR;
     page
 }

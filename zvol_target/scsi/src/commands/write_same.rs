@@ -113,12 +113,12 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Ends a command that wrote cached steps: one flush for all of them, unless GOOD does not require stable data.
+    /// Ends a command that wrote cached steps: one flush for all of them.
     ///
     /// # Errors
     /// WRITE ERROR; [`Failure::Aborted`] if the task was aborted.
     pub(crate) async fn make_stable(&mut self) -> Result<(), Failure> {
-        if self.bytes == 0 || self.stability(false) == Stability::Cached {
+        if self.bytes == 0 {
             return Ok(());
         }
         self.check_aborted()?;

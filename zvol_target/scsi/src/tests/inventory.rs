@@ -224,13 +224,8 @@ fn a_replaced_unit_reports_the_differences() {
 fn the_same_disk_with_other_options_reports_the_differences() {
     /// Changed options, number of blocks, and expected unit attentions.
     type Change = (fn(&mut LogicalUnitOptions), u64, &'static [(u8, u8, u8)]);
-    let changes: [Change; 5] = [
+    let changes: [Change; 4] = [
         (|_| {}, BLOCKS, &[]),
-        (
-            |options| options.write_cache = true,
-            BLOCKS,
-            &[(6, 0x2a, 0x01), (6, 0x3f, 0x03)],
-        ),
         (
             |options| options.read_only = true,
             BLOCKS,

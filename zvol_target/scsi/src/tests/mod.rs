@@ -58,7 +58,6 @@ pub(crate) fn options() -> LogicalUnitOptions {
     LogicalUnitOptions {
         uuid: UUID,
         product: product(),
-        write_cache: false,
         read_only: false,
     }
 }

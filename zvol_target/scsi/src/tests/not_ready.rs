@@ -101,29 +101,6 @@ fn when_the_volume_appears_every_host_gets_a_unit_attention_and_the_disk_is_the_
 }
 
 #[test]
-fn when_a_volume_with_a_write_cache_comes_back_hosts_find_a_power_on() {
-    let cached = LogicalUnitOptions {
-        write_cache: true,
-        ..options()
-    };
-    let initiator = Initiator::new(&RamVolume::new(BLOCKS), cached.clone());
-    initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &D_SENSE);
-    let placeholder = LogicalUnit::not_ready(cached.clone());
-    initiator
-        .device
-        .replace_logical_unit(0, placeholder)
-        .unwrap();
-    assert_eq!(initiator.run(&TEST_UNIT_READY).sense[0], 0x72);
-    let unit = LogicalUnit::new(RamVolume::new(BLOCKS), cached).unwrap();
-    initiator.device.replace_logical_unit(0, unit).unwrap();
-    // In fixed format, the default after a power on.
-    for attention in [(6, 0x29, 0), (6, 0x28, 0), (6, 0x3f, 0x03), (6, 0x2a, 0x09)] {
-        assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), attention);
-    }
-    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
-}
-
-#[test]
 fn settings_of_hosts_survive_the_loss_of_the_volume() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &D_SENSE);

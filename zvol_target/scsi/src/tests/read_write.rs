@@ -20,13 +20,6 @@ fn initiator() -> (Arc<RamVolume>, Initiator) {
     (volume, initiator)
 }
 
-fn write_cache() -> LogicalUnitOptions {
-    LogicalUnitOptions {
-        write_cache: true,
-        ..options()
-    }
-}
-
 #[test]
 fn every_read_returns_the_written_data() {
     let (volume, initiator) = initiator();
@@ -230,7 +223,7 @@ fn the_next_part_of_a_large_write_is_received_while_one_is_written() {
 }
 
 #[test]
-fn without_a_write_cache_good_means_stable() {
+fn good_means_stable() {
     let (volume, initiator) = initiator();
     let data = pattern(1, 1);
     for flags in [0, 0x10, 0x08, 0x18] {
@@ -252,34 +245,8 @@ fn without_a_write_cache_good_means_stable() {
 }
 
 #[test]
-fn with_a_write_cache_fua_and_synchronize_cache_reach_stable_storage() {
-    let volume = RamVolume::new(BLOCKS);
-    let initiator = Initiator::new(&volume, write_cache());
-    let data = pattern(1, 1);
-    let write = |stability| Event::Write {
-        offset: 0,
-        length: 512,
-        stability,
-    };
-    initiator.send(&write_10(0, 1), &data);
-    initiator.send(&block_16(0x8a, 0x08, 0, 1), &data);
-    // In a 6-byte command, this bit belongs to the address.
-    initiator.send(&[0x0a, 0, 0, 0, 1, 0], &data);
-    assert_eq!(
-        volume.events(),
-        [
-            write(Stability::Cached),
-            write(Stability::Stable),
-            write(Stability::Cached)
-        ]
-    );
-    initiator.data(&read_10(0, 1));
-    initiator.data(&block_10(0x28, 0x08, 0, 1));
-    let read = Event::Read {
-        offset: 0,
-        length: 512,
-    };
-    assert_eq!(volume.events(), [read, Event::Flush, read]);
+fn synchronize_cache_flushes() {
+    let (volume, initiator) = initiator();
     initiator.data(&block_10(0x35, 0, 0, 0));
     initiator.data(&block_10(0x35, 0x02, 7, 1));
     initiator.data(&block_16(0x91, 0, BLOCKS, 0));
@@ -289,7 +256,7 @@ fn with_a_write_cache_fua_and_synchronize_cache_reach_stable_storage() {
 #[test]
 fn start_stop_unit_flushes_and_stays_ready() {
     let volume = RamVolume::new(BLOCKS);
-    let initiator = Initiator::new(&volume, write_cache());
+    let initiator = Initiator::new(&volume, options());
     initiator.data(&[0x1b, 0, 0, 0, 0x01, 0]);
     initiator.data(&[0x1b, 0, 0, 0, 0x04, 0]);
     assert_eq!(volume.events(), []);

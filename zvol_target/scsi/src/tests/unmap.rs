@@ -11,7 +11,7 @@ use super::{
     setup, write_10,
 };
 use crate::sam::Status;
-use crate::{Family, LogicalUnitOptions, Provisioning};
+use crate::{Family, Provisioning};
 
 fn thin() -> (Arc<RamVolume>, Initiator) {
     let volume = RamVolume::thin(BLOCKS);
@@ -111,15 +111,13 @@ fn whole_granules_are_freed_and_all_blocks_read_as_zeroes() {
 #[test]
 fn long_ranges_go_in_steps_that_cut_no_granule() {
     let volume = RamVolume::thin(200_000);
-    let cached = LogicalUnitOptions {
-        write_cache: true,
-        ..options()
-    };
-    let initiator = Initiator::new(&volume, cached);
+    let initiator = Initiator::new(&volume, options());
     send(&initiator, &[(100, 100_000)]);
     let step = 16 << 20;
     let mut at = 100 * 512;
-    for event in volume.events() {
+    let mut events = volume.events();
+    assert_eq!(events.pop(), Some(Event::Flush));
+    for event in events {
         let Event::Clear {
             offset,
             length,

@@ -7,7 +7,6 @@ use super::{
     BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent, block_10,
     block_12, block_16, options, pattern, seen, write_10,
 };
-use crate::LogicalUnitOptions;
 use crate::sam::Status;
 
 const MISCOMPARE: (u8, u8, u8) = (0x0e, 0x1d, 0);
@@ -125,13 +124,7 @@ fn bad_fields() {
 #[test]
 fn write_and_verify_is_stable_and_read_back() {
     let volume = RamVolume::new(BLOCKS);
-    let initiator = Initiator::new(
-        &volume,
-        LogicalUnitOptions {
-            write_cache: true,
-            ..options()
-        },
-    );
+    let initiator = Initiator::new(&volume, options());
     let data = pattern(9, 2);
     let commands: [&[u8]; 3] = [
         &block_10(0x2e, 0, 6, 2),

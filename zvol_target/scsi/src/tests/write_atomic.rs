@@ -7,7 +7,6 @@ use super::{
     BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, options, pattern,
     setup,
 };
-use crate::LogicalUnitOptions;
 
 fn write_atomic(address: u64, boundary: u16, blocks: u16) -> [u8; 16] {
     let mut cdb = [0; 16];
@@ -22,11 +21,7 @@ fn write_atomic(address: u64, boundary: u16, blocks: u16) -> [u8; 16] {
 fn it_is_one_stable_write() {
     let volume = RamVolume::new(BLOCKS);
     volume.set_atomic_write_bytes(4096);
-    let cached = LogicalUnitOptions {
-        write_cache: true,
-        ..options()
-    };
-    let initiator = Initiator::new(&volume, cached);
+    let initiator = Initiator::new(&volume, options());
     for (address, blocks) in [(0, 8), (16, 1), (8, 5)] {
         initiator.send(
             &write_atomic(address, 0, blocks),

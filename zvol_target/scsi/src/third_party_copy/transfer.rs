@@ -59,8 +59,7 @@ impl From<Aborted> for Stop {
     }
 }
 
-/// Copies, and counts the bytes in `operation` and in the statistics. The copied data is as stable as the destination's write
-/// cache setting requires.
+/// Copies, and counts the bytes in `operation` and in the statistics. The copied data is stable.
 ///
 /// # Errors
 /// [`Stop`]; `operation` has the progress.
@@ -69,11 +68,6 @@ pub(super) async fn transfer(
     operation: &CopyOperation,
     what: &Transfer<'_>,
 ) -> Result<(), Stop> {
-    let stability = if what.destination.unit.options.write_cache {
-        Stability::Cached
-    } else {
-        Stability::Stable
-    };
     let Transfer {
         source_offset,
         destination_offset,
@@ -103,7 +97,7 @@ pub(super) async fn transfer(
             stop: RefCell::new(None),
         };
         let copied = {
-            let copied = volume::copy::copy(&range, stability, &steps, &mut report);
+            let copied = volume::copy::copy(&range, Stability::Stable, &steps, &mut report);
             let mut copied = pin!(execution.until_aborted(copied));
             match execution.task.unless_aborted(copied.as_mut()).await {
                 Ok(copied) => copied,

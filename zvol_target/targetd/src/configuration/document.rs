@@ -238,9 +238,6 @@ pub struct Lun {
     /// GUID of the dataset that the zvol at `path` must be; absent in older files: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guid: Option<DatasetGuid>,
-    /// WCE (SBC-3): whether writes without FUA are cached until SYNCHRONIZE CACHE.
-    #[serde(default)]
-    pub write_cache: bool,
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,

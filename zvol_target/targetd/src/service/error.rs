@@ -59,22 +59,6 @@ pub enum ServiceError {
         "commands of LUN {number} of target {target} did not end in time; the LUN was not changed"
     )]
     Busy { target: String, number: u16 },
-    /// The write cache was disabled, but the cached data could not be flushed.
-    #[error(
-        "the write cache of LUN {number} of target {target} is disabled, but the cached data could not be flushed: {error}"
-    )]
-    NotFlushed {
-        target: String,
-        number: u16,
-        #[source]
-        error: volume::VolumeError,
-    },
-    /// The write cache was disabled, but commands that began before have not ended.
-    #[error(
-        "the write cache of LUN {number} of target {target} is disabled, but commands that began before have not ended: their data \
-         may be cached until the next SYNCHRONIZE CACHE"
-    )]
-    StillCaching { target: String, number: u16 },
     /// The LUN is thick, but clones that began before have not ended.
     #[error(
         "LUN {number} of target {target} is thick, but clones that began before have not ended: they may still share blocks of it. Make \

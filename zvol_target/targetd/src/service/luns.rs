@@ -59,8 +59,7 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
 ///
 /// # Errors
 /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
-/// [`ServiceError::Busy`], [`ServiceError::NotFlushed`] and [`ServiceError::StillCaching`] (the change is then made),
-/// [`ServiceError::NotStored`].
+/// [`ServiceError::Busy`], [`ServiceError::NotStored`].
 pub async fn change_lun(service: &Shared, target: &str, new: Lun) -> Result<bool, ServiceError> {
     let number = new.number;
     let old = service.borrow().lun(target, number)?.clone();
@@ -95,17 +94,7 @@ pub async fn change_lun(service: &Shared, target: &str, new: Lun) -> Result<bool
     place.end_clones(clones).await?;
     // A count that began while clones still ran would miss shared blocks.
     service.borrow_mut().space.usage.remove(&new.uuid);
-    // Commands that began with the write cache may use it to their end.
-    let ended = closing.wait(CLOSING_TIMEOUT).await;
-    if old.write_cache && !new.write_cache {
-        place.flush().await?;
-        if !ended {
-            return Err(ServiceError::StillCaching {
-                target: target.to_owned(),
-                number,
-            });
-        }
-    }
+    closing.wait(CLOSING_TIMEOUT).await;
     Ok(true)
 }
 
@@ -118,7 +107,6 @@ async fn exchange(
     candidate: Configuration,
 ) -> Result<Closing, ServiceError> {
     let moves = new.reservations != old.reservations;
-    let cache_ends = old.write_cache && !new.write_cache;
     if !place.is_serving()? {
         place.store(candidate)?;
         // With the same reason as before; a new path is tried soon.
@@ -150,13 +138,9 @@ async fn exchange(
         return place.exchange(opened.into());
     }
     place.store(candidate)?;
-    let closing = place.exchange_options(new)?;
-    // Other commands can continue: they have the old volume.
-    Ok(if cache_ends {
-        closing
-    } else {
-        Closing::default()
-    })
+    // Running commands can continue: they have the old volume.
+    place.exchange_options(new)?;
+    Ok(Closing::default())
 }
 
 /// Checks the path of a logical unit: tries a failed one again, and reports a new size to hosts.

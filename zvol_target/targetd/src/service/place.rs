@@ -160,9 +160,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Replaces the unit with another one on the same volume. The result is over when the commands of the old unit have ended.
-    pub(super) fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
-        let (volume, backend, closing, store) = {
+    /// Replaces the unit with another one on the same volume.
+    pub(super) fn exchange_options(&self, new: &Lun) -> Result<(), ServiceError> {
+        let (volume, backend, store) = {
             let service = self.service.borrow();
             let present = service.running_lun(self.target, self.number);
             match present {
@@ -170,10 +170,9 @@ impl Place<'_> {
                     unit,
                     state: LunState::Serving { backend },
                 }) => {
-                    let closing = Closing::of_commands(unit);
                     let store = unit.reservation_store().cloned();
                     let volume = Arc::clone(unit.volume());
-                    (volume, *backend, closing, store)
+                    (volume, *backend, store)
                 }
                 _ => return Err(self.absent()),
             }
@@ -182,7 +181,7 @@ impl Place<'_> {
         let reservations = store.map(|store| (store, PersistentReservations::default()));
         let unit = unit_on(volume, new, reservations)?;
         self.exchange(Opened { unit, backend }.into())?;
-        Ok(closing)
+        Ok(())
     }
 
     /// Closes the path of a unit, and opens it with the settings of `new`. After an error, the old unit is restored or retried.
@@ -219,23 +218,5 @@ impl Place<'_> {
         let access = super::definition::unit_access(&lun.initiators);
         let set = device.device().set_access(self.number, access);
         Ok(set.map_err(Unusable::from)?)
-    }
-
-    /// Flushes the cached data.
-    pub(super) async fn flush(&self) -> Result<(), ServiceError> {
-        let unit = {
-            let service = self.service.borrow();
-            let present = service.running_lun(self.target, self.number);
-            Arc::clone(&present.ok_or_else(|| self.absent())?.unit)
-        };
-        if !unit.is_ready() {
-            return Ok(());
-        }
-        let flushed = unit.volume().flush().await;
-        flushed.map_err(|error| ServiceError::NotFlushed {
-            target: self.target.to_owned(),
-            number: self.number,
-            error,
-        })
     }
 }

@@ -197,12 +197,11 @@ pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable
     })
 }
 
-/// Volumes that are closing: they close with their last command. Also units whose volume another unit took over.
+/// Volumes that are closing: they close with their last command.
 #[derive(Default)]
 pub struct Closing {
     volumes: Vec<Weak<dyn Volume>>,
     threads: Vec<JoinHandle<()>>,
-    units: Vec<Weak<LogicalUnit>>,
 }
 
 impl Closing {
@@ -219,19 +218,10 @@ impl Closing {
         closing
     }
 
-    /// The end of a unit's present commands, without its volume.
-    pub(super) fn of_commands(unit: &Arc<LogicalUnit>) -> Self {
-        Self {
-            units: vec![Arc::downgrade(unit)],
-            ..Self::default()
-        }
-    }
-
     /// Whether all are closed: their files and devices are free.
     pub fn is_over(&self) -> bool {
         self.volumes.iter().all(|gone| gone.strong_count() == 0)
             && self.threads.iter().all(JoinHandle::is_finished)
-            && self.units.iter().all(|gone| gone.strong_count() == 0)
     }
 
     /// Waits for [`Closing::is_over`], at most `patience`. Returns whether it is over.
@@ -257,7 +247,6 @@ pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
     Ok(LogicalUnitOptions {
         uuid: lun.uuid.into_bytes(),
         product: product(vendor.unwrap_or(VENDOR), &lun.product)?,
-        write_cache: lun.write_cache,
         read_only: lun.read_only,
     })
 }

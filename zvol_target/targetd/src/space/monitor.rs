@@ -271,7 +271,6 @@ mod tests {
         let options = LogicalUnitOptions {
             uuid: uuid.into_bytes(),
             product: ProductIdentification::new("ZVAAI", "", "1").unwrap(),
-            write_cache: false,
             read_only: false,
         };
         let unit = Arc::new(LogicalUnit::new(opened.volume, options).unwrap());

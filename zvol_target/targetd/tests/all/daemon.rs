@@ -55,7 +55,7 @@ fn creating_again_is_no_error_and_other_content_is() {
     assert_eq!(daemon.create_lun(3, &volume)["created"], true);
     assert_eq!(daemon.create_lun(3, &volume)["created"], false);
     let mut other = lun(3, &volume);
-    other["write_cache"] = json!(true);
+    other["read_only"] = json!(true);
     let refused = |lun: &Value| daemon.refusal("luns.create", &json!({"target": IQN, "lun": lun}));
     assert_eq!(refused(&other), -32002);
     let mut same_identity = lun(4, &home.volume("other", 1));

@@ -3,13 +3,11 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use crate::common::{
     BECAME_READY, CAPACITY_CHANGED, Daemon, HOST, Home, Host, INQUIRY_CHANGED, IQN, LUNS_CHANGED,
-    MODE_PARAMETERS_CHANGED, NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, lun, run, wait_until,
+    NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, lun, run,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -175,17 +173,6 @@ fn a_target_made_without_a_word_on_access_admits_nobody() {
 fn changed_options_are_reported_to_the_host() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
-    assert!(!host.write_cache(0));
-    change(&daemon, &json!({"write_cache": true}));
-    assert_eq!(
-        host.attentions(0),
-        [MODE_PARAMETERS_CHANGED, INQUIRY_CHANGED]
-    );
-    assert!(host.write_cache(0));
-    host.write(0, 0, 1).unwrap();
-    change(&daemon, &json!({"write_cache": false}));
-    host.attentions(0);
-    assert!(!host.write_cache(0));
     let names = host.inquiry(0, Some(0x83));
     change(&daemon, &json!({"product": "ANOTHER NAME"}));
     assert_eq!(host.attentions(0), [INQUIRY_CHANGED]);
@@ -231,48 +218,6 @@ fn read_only_and_path_change_under_a_host() {
     assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "unchanged");
 }
 
-#[test]
-fn the_write_cache_is_disabled_after_the_last_write_that_may_use_it() {
-    let home = Home::new();
-    let (daemon, mut host) = with_host(&home);
-    change(&daemon, &json!({"write_cache": true}));
-    host.attentions(0);
-    // A write that waits for its data.
-    let mut writer = Host::log_in(&daemon.portal, HOST);
-    writer.attentions(0);
-    let command = writer.0.write_command(0, 512);
-    writer.0.send(command.encode(), &[]);
-    let mut r2t = writer.0.expect_r2t(command.initiator_task_tag);
-    thread::scope(|scope| {
-        let (done, ended) = mpsc::channel();
-        let daemon = &daemon;
-        scope.spawn(move || {
-            change(daemon, &json!({"write_cache": false}));
-            done.send(()).unwrap();
-        });
-        // New commands use the new setting already.
-        wait_until("the write cache to be off", || {
-            // MODE SENSE(6) of the Caching mode page. A change before it is reported with it.
-            let page = persist(|| host.execute(0, &[0x1a, 0x08, 0x08, 0, 255, 0], &[]));
-            page[4 + 2] & 0x04 == 0
-        });
-        let early = ended.recv_timeout(Duration::from_millis(300));
-        assert_eq!(early, Err(RecvTimeoutError::Timeout));
-        let data = vec![0x5a; 512 * 512];
-        loop {
-            writer.0.satisfy(&r2t, &data, 0, 8192);
-            let done = r2t.buffer_offset + r2t.desired_data_transfer_length;
-            if done as usize == data.len() {
-                break;
-            }
-            r2t = writer.0.expect_r2t(command.initiator_task_tag);
-        }
-        let (response, _) = writer.0.expect_response(command.initiator_task_tag);
-        assert_eq!(response.status, 0);
-        ended.recv_timeout(Duration::from_secs(60)).unwrap();
-    });
-}
-
 /// Repeats a command like a host: after a unit attention, and while the unit is not ready.
 fn persist<T>(mut command: impl FnMut() -> Result<T, Sense>) -> T {
     loop {
@@ -304,7 +249,10 @@ fn changes_under_load_lose_nothing() {
     });
     let mut changes = 0;
     while !writer.is_finished() {
-        change(&daemon, &json!({"write_cache": changes % 2 == 0}));
+        change(
+            &daemon,
+            &json!({"product": format!("NAME {}", changes % 2)}),
+        );
         let directory = [json!(reservations), Value::Null][changes % 2].clone();
         change(&daemon, &json!({"reservations": directory}));
         changes += 1;

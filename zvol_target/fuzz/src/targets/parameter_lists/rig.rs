@@ -61,7 +61,6 @@ impl Rig {
             let options = LogicalUnitOptions {
                 uuid: [number as u8 + 1; 16],
                 product: product(),
-                write_cache: false,
                 read_only: false,
             };
             let unit =

@@ -9,7 +9,7 @@ use super::{
     names, pair, parameter_list, receive, send, unit, unit_with,
 };
 use crate::sam::{Completion, Outcome, Status, TaskAttribute};
-use crate::{Device, LogicalUnitAccess};
+use crate::{Device, LogicalUnitAccess, ProductIdentification};
 
 fn nobody() -> LogicalUnitAccess {
     LogicalUnitAccess::Initiators(BTreeSet::new())
@@ -83,7 +83,9 @@ fn other_options_of_a_unit_do_not_end_its_copies() {
     let pair = pair();
     let completion = copy_during(&pair, |device| {
         for (number, (volume, uuid)) in pair.volumes.iter().zip(UNITS).enumerate() {
-            let unit = unit_with(volume, uuid, |options| options.write_cache = true);
+            let unit = unit_with(volume, uuid, |options| {
+                options.product = ProductIdentification::new("X", "Y", "Z").unwrap();
+            });
             device.replace_logical_unit(number as u16, unit).unwrap();
         }
     });

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_change_retains_the_other_settings_and_the_identity() {
         let lun: Lun = serde_json::from_value(json!({
-            "number": 3, "uuid": "4f1c6d2e-903b-4a57-8c01-223344556677", "path": "/a", "guid": "7", "write_cache": true,
+            "number": 3, "uuid": "4f1c6d2e-903b-4a57-8c01-223344556677", "path": "/a", "guid": "7", "read_only": true,
             "initiators": ["iqn.2026-11.example:host"], "soft_threshold": {"percent": 80},
         }))
         .unwrap();
@@ -180,7 +180,7 @@ mod tests {
             (json!({"path": null}), "invalid type: null"),
             (json!({"initiators": null}), "\"any\" or a list"),
             (json!({"caching": "direct"}), "unknown field `caching`"),
-            (json!({"write_cache": 1}), "invalid type"),
+            (json!({"read_only": 1}), "invalid type"),
         ] {
             let refused = with(settings.clone()).unwrap_err();
             assert!(refused.contains(said), "{settings}: {refused}");

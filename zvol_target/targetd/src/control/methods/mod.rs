@@ -187,15 +187,12 @@ impl From<ServiceError> for RpcError {
             ServiceError::Invalid(_) | ServiceError::Refused(_) => code::INVALID_PARAMS,
             ServiceError::Unusable(_)
             | ServiceError::Size { .. }
-            | ServiceError::NotFlushed { .. }
             | ServiceError::ReservationsNotStored { .. } => code::VOLUME,
             ServiceError::NotStored(FileError::NotStable { .. }) => code::NOT_STABLE,
             ServiceError::NotStored(_) => code::NOT_STORED,
             ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,
             ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,
-            ServiceError::Busy { .. }
-            | ServiceError::StillCaching { .. }
-            | ServiceError::StillSharing { .. } => code::BUSY,
+            ServiceError::Busy { .. } | ServiceError::StillSharing { .. } => code::BUSY,
         };
         Self::new(number, error.to_string())
     }

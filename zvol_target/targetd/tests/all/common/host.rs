@@ -16,7 +16,6 @@ pub type Sense = (u8, u8, u8);
 
 pub const NOT_READY: Sense = (0x02, 0x04, 0x00);
 pub const BECAME_READY: Sense = (0x06, 0x28, 0x00);
-pub const MODE_PARAMETERS_CHANGED: Sense = (0x06, 0x2a, 0x01);
 pub const CAPACITY_CHANGED: Sense = (0x06, 0x2a, 0x09);
 pub const INQUIRY_CHANGED: Sense = (0x06, 0x3f, 0x03);
 pub const LUNS_CHANGED: Sense = (0x06, 0x3f, 0x0e);
@@ -132,14 +131,6 @@ impl Host {
         let number =
             |at: usize| u64::from(u32::from_be_bytes(data[at..at + 4].try_into().unwrap()));
         (number(0) + 1) * number(4)
-    }
-
-    /// WCE of the Caching mode page, from MODE SENSE(6).
-    pub fn write_cache(&mut self, lun: u8) -> bool {
-        let data = self
-            .execute(lun, &[0x1a, 0x08, 0x08, 0, 255, 0], &[])
-            .unwrap();
-        data[4 + 2] & 0x04 != 0
     }
 
     /// WRITE(10) of one block.
