@@ -473,7 +473,7 @@ pub fn control() -> Seeds {
             )
             .into(),
         ),
-        ("sessions", of_target("sessions.list").into()),
+        ("sessions", call("sessions.list", "").into()),
         ("statistics", of_target("statistics.get").into()),
         (
             "wrong",

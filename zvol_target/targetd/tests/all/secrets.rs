@@ -40,12 +40,19 @@ fn configuration(home: &Home) -> Value {
     serde_json::from_slice(&fs::read(home.path("target.json")).unwrap()).unwrap()
 }
 
+/// Accounts of a target.
+fn accounts_of(daemon: &Daemon, name: &str) -> Value {
+    let listed = daemon.call("targets.list", &json!({}));
+    let mut targets = listed["targets"].as_array().unwrap().iter();
+    targets.find(|target| target["name"] == name).unwrap()["accounts"].clone()
+}
+
 /// The first target refuses all logins, with and without the secret; the open one is served.
 fn assert_closed(daemon: &Daemon, said: &str) {
     assert!(fails("iscsi-inq", &[&with_secret(daemon)]));
     assert!(fails("iscsi-inq", &[&url(daemon, "", IQN, 0)]));
     run("iscsi-inq", &[&url(daemon, "", OTHER, 1)]);
-    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    let accounts = accounts_of(daemon, IQN);
     let problem = accounts["problem"].as_str().unwrap();
     assert!(problem.contains(said), "{problem}");
     assert!(
@@ -62,7 +69,7 @@ fn secrets_survive_a_restart_sealed() {
     let daemon = Daemon::start(&home);
     run("iscsi-inq", &[&with_secret(&daemon)]);
     assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
-    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    let accounts = accounts_of(&daemon, IQN);
     assert_eq!(
         accounts,
         json!({"required": true, "incoming": [{"name": "host", "initiators": "any"}], "mutual": null, "problem": null})
@@ -138,7 +145,7 @@ fn a_lost_key_is_repaired_without_any_target_falling_open() {
     drop(daemon);
     let daemon = Daemon::start(&home);
     assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
-    let listed = daemon.call("accounts.list", &json!({"target": OTHER}));
+    let listed = accounts_of(&daemon, OTHER);
     assert_eq!(listed["required"], true);
     let problem = listed["problem"].as_str().unwrap();
     assert!(
@@ -209,7 +216,7 @@ fn a_sealed_secret_in_another_place_opens_nothing() {
     let user = format!("host%{SECRET}@");
     assert!(fails("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]));
     assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
-    let accounts = daemon.call("accounts.list", &json!({"target": OTHER}));
+    let accounts = accounts_of(&daemon, OTHER);
     let problem = accounts["problem"].as_str().unwrap();
     assert!(
         problem.contains("\"host\"") && problem.contains("set the account again"),
@@ -290,7 +297,7 @@ fn an_account_is_for_the_initiators_it_names() {
     let gets_in =
         |daemon: &Daemon, name: &str| !fails("iscsi-inq", &["-i", name, &with_secret(daemon)]);
     let check = |daemon: &Daemon| {
-        let listed = daemon.call("accounts.list", &json!({"target": IQN}));
+        let listed = accounts_of(daemon, IQN);
         assert_eq!(listed["incoming"][0]["initiators"], json!(NAMES));
         assert!(NAMES.iter().all(|name| gets_in(daemon, name)));
         // Another host with the same secret.

@@ -16,17 +16,7 @@ fn direction(mutual: bool) -> Direction {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct List {
-    target: String,
-}
-
-pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> {
-    Ok(show(service, service.target(&canonical(&params.target)?)?))
-}
-
-/// Does not return secrets.
+/// Does not return secrets. For `targets.list`.
 pub(super) fn show(service: &Service, target: &Target) -> Value {
     let show = |account: &Account| match &account.initiators {
         Some(names) => json!({"name": account.name, "initiators": names}),

@@ -90,7 +90,6 @@ impl ControlMethods {
                 Ok(targets::list(service))
             }
             "luns.list" => luns::list(service, &parse(params)?),
-            "accounts.list" => accounts::list(service, &parse(params)?),
             "portals.list" => {
                 parse::<None>(params)?;
                 Ok(portals::list(service))
@@ -108,7 +107,10 @@ impl ControlMethods {
                 parse::<None>(params)?;
                 Ok(sessions::unknown(service))
             }
-            "sessions.list" => sessions::list(service, &parse(params)?),
+            "sessions.list" => {
+                parse::<None>(params)?;
+                Ok(sessions::list(service))
+            }
             "statistics.get" => statistics::get(service, &parse(params)?),
             _ => Err(unknown(method)),
         }

@@ -4,36 +4,14 @@
 use std::time::UNIX_EPOCH;
 
 use iscsi::{SessionRecord, SessionType};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{RpcError, canonical};
 use crate::service::Service;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Of {
-    target: Option<String>,
-}
-
-pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
-    let requested = params.target.as_deref().map(canonical).transpose()?;
-    if let Some(name) = &requested {
-        service.target(name)?;
-    }
+pub(super) fn list(service: &Service) -> Value {
     let sessions = service.sessions();
-    let shown: Vec<_> = sessions
-        .iter()
-        .filter(|session| {
-            let name = session
-                .target
-                .as_ref()
-                .map(|(target, _)| target.name.as_str());
-            requested.is_none() || name == requested.as_deref()
-        })
-        .map(|session| show(session))
-        .collect();
-    Ok(json!({"sessions": shown}))
+    let shown: Vec<_> = sessions.iter().map(|session| show(session)).collect();
+    json!({"sessions": shown})
 }
 
 pub(super) fn unknown(service: &Service) -> Value {
