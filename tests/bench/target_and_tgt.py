@@ -6,9 +6,9 @@ and maximum, the ratio ours / tgt of the medians, the contender's CPU time per I
 memory of the targets.
 
 The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself, without iSCSI.
-tgt is tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both;
-"stable" is WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, on the file system of
-the checkout, and on XFS on a loop device there.
+tgt is tuned: 256 KiB segments, 1 MiB bursts. Durability is equal: every completed write is stable, so tgt has O_SYNC. The file
+lies on tmpfs, where nothing waits for a disk, and for writes also on the file system of the checkout, and on XFS on a loop device
+there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Workload:
     during_bulk: bool = False
 
 
-CACHED = [
+WORKLOADS = [
     Workload("4K random read, QD1", 4096, 1, 1, False),
     Workload("4K random write, QD1", 4096, 1, 1, True),
     Workload("4K random read, QD32", 4096, 1, 32, False),
@@ -66,7 +66,7 @@ CACHED = [
     Workload("1M write, 32 sessions, QD4", 1 << 20, 32, 4, True, random=False),
     Workload("4K read, QD1, with 1M", 4096, 1, 1, False, during_bulk=True),
 ]
-STABLE = [workload for workload in CACHED if workload.write and workload.sessions == 1]
+WRITES = [workload for workload in WORKLOADS if workload.write and workload.sessions == 1]
 BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
 
 
@@ -135,31 +135,36 @@ def measure_target(contender: Contender, workload: Workload, seconds: float) -> 
     return Result(ios / answer["seconds"], cpu / ios * 1e6, answer["p99_us"], busy)
 
 
-def measure_bound(path: str, workload: Workload, seconds: float, stable: bool) -> Result:
+def measure_bound(path: str, workload: Workload, seconds: float) -> Result:
     """The same workload on the file itself, by fio with io_uring."""
     kind = ("rand" if workload.random else "") + ("write" if workload.write else "read")
     words = ["fio", "--name=bound", f"--filename={path}", f"--rw={kind}", f"--bs={workload.block_bytes}", "--ioengine=io_uring"]
-    words += [f"--iodepth={workload.depth * workload.sessions}", "--time_based", f"--runtime={seconds}", f"--size={FILE_BYTES}"]
-    words += ["--sync=dsync"] if stable else []
+    words += [
+        f"--iodepth={workload.depth * workload.sessions}",
+        "--time_based",
+        f"--runtime={seconds}",
+        f"--size={FILE_BYTES}",
+        "--sync=dsync",
+    ]
     answer = json.loads(run(*words, "--output-format=json", timeout=seconds * 10 + 60))
     return Result(float(answer["jobs"][0]["write" if workload.write else "read"]["iops"]))
 
 
 @contextmanager
-def serving_ours(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
+def serving_ours(directory: Path, file: Path) -> Iterator[Contender]:
     target = Target(directory)
     target.start()
     try:
         target.create()
-        target.add_lun(0, file, write_cache=not stable)
+        target.add_lun(0, file)
         yield Contender("zvaai", target.url(0), target.process_id)
     finally:
         target.stop()
 
 
 @contextmanager
-def serving_tgt(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
-    with peers.tgt(directory, [file], stable) as peer:
+def serving_tgt(directory: Path, file: Path) -> Iterator[Contender]:
+    with peers.tgt(directory, [file], stable=True) as peer:
         yield Contender("tgt", peer.urls[0], peer.process_id)
 
 
@@ -199,23 +204,22 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=3, help="runs of every workload on every contender (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run (default 3)")
     parser.add_argument("--only", default="", help="workloads whose name has this in it")
-    parser.add_argument("--places", default="", help="tables whose title has this in it: tmpfs, checkout, XFS, cached, stable")
+    parser.add_argument("--places", default="", help="tables whose title has this in it: tmpfs, checkout, XFS")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
     run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(LOAD), str(Path(__file__).with_name("load.c")), "-liscsi")
     values = {}
     # /tmp of the environment is a separate tmpfs.
-    for place, folder, stable, workloads in (
-        ("tmpfs, cached", tempfile.TemporaryDirectory, False, CACHED),
-        ("the file system of the checkout, cached", on_checkout, False, CACHED),
-        ("the file system of the checkout, stable", on_checkout, True, STABLE),
-        ("XFS, stable", on_xfs, True, STABLE),
+    for place, folder, workloads in (
+        ("tmpfs", tempfile.TemporaryDirectory, WORKLOADS),
+        ("the file system of the checkout", on_checkout, WRITES),
+        ("XFS", on_xfs, WRITES),
     ):
         chosen = [workload for workload in workloads if options.only in workload.name]
         if options.places not in place:
             continue
         with folder() as name:
-            contenders = compare(Path(name), place, stable, chosen, options.repetitions, options.seconds)
+            contenders = compare(Path(name), place, chosen, options.repetitions, options.seconds)
         values[place] = {c.name: {key: [vars(r) for r in results] for key, results in c.results.items()} for c in contenders}
     if options.json:
         options.json.write_text(json.dumps(values, indent=1))
@@ -243,16 +247,14 @@ def on_xfs() -> Iterator[str]:
             run("umount", mounted)
 
 
-def compare(
-    directory: Path, place: str, stable: bool, workloads: Sequence[Workload], repetitions: int, seconds: float
-) -> list[Contender]:
+def compare(directory: Path, place: str, workloads: Sequence[Workload], repetitions: int, seconds: float) -> list[Contender]:
     """All repetitions on a file in `directory`; prints the tables."""
     file = directory / "volume"
     with file.open("wb") as volume:
         for _ in range(FILE_BYTES >> 20):
             volume.write(os.urandom(1 << 20))
     bound = Contender("bound", str(file), None)
-    with serving_ours(directory, file, stable) as ours, serving_tgt(directory, file, stable) as peer:
+    with serving_ours(directory, file) as ours, serving_tgt(directory, file) as peer:
         contenders = [ours, peer, bound]
         started = time.monotonic()
         for number in range(repetitions):
@@ -264,7 +266,7 @@ def compare(
                 for offset in range(len(contenders)):
                     contender = contenders[(number + offset) % len(contenders)]
                     if contender is bound:
-                        result = measure_bound(contender.url, workload, seconds, stable)
+                        result = measure_bound(contender.url, workload, seconds)
                     else:
                         result = measure_target(contender, workload, seconds)
                     contender.results.setdefault(workload.name, []).append(result)

@@ -153,7 +153,7 @@ def test_drift_is_repaired_and_reported(appliance: Appliance) -> None:
         return next(dict(row) for row in luns if row["number"] == lun)
 
     before = served()
-    for by_hand in ({"write_cache": True}, {"read_only": True}, {"soft_threshold": {"percent": 7}}):
+    for by_hand in ({"read_only": True}, {"soft_threshold": {"percent": 7}}):
         appliance.target.call("luns.change", {**target, "number": lun, **by_hand})
         wait_for(lambda: served() == before, "it is mended")
     appliance.target.call("access.set", {**target, "number": lun, "initiators": [FIRST, SECOND]})
