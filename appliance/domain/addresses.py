@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-_SIOCGIFCONF, _SIOCGIFNETMASK = 0x8912, 0x891B  # netdevice(7)
+_SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFNETMASK = 0x8912, 0x8913, 0x891B  # netdevice(7)
+_IFF_RUNNING = 0x40
 _IFREQ = struct.Struct("16sH2x4s16x")
 """struct ifreq of a 64-bit system with a sockaddr_in: name; family; the port is skipped; IPv4 address."""
 _MOST = 1024
@@ -28,12 +29,14 @@ class Address:
     """As in 192.0.2.0/24."""
     internal: bool = False
     """On a bridge without a network card, such as Docker's: hosts do not reach it."""
+    linked: bool = True
+    """False if its interface is down, or its cable is unplugged."""
 
 
 def local_addresses() -> list[Address]:
     """All addresses except loopback and link-local ones, IPv4 first. Empty if the process has no access to the network."""
     return [
-        replace(address, internal=_is_internal(_INTERFACES / address.interface))
+        replace(address, internal=_is_internal(_INTERFACES / address.interface), linked=_is_linked(address.interface))
         for address in (*_ipv4(), *_ipv6())
         if not (ip := ipaddress.ip_address(address.address)).is_loopback and not ip.is_link_local
     ]
@@ -44,6 +47,15 @@ def _is_internal(interface: Path) -> bool:
     members = [interface.parent / member.name for member in interface.glob("brif/*")]
     outward = any((member / "device").exists() or any(member.glob("lower_*")) for member in members)
     return (interface / "bridge").is_dir() and not outward
+
+
+def _is_linked(interface: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            answer = fcntl.ioctl(probe, _SIOCGIFFLAGS, struct.pack("16s24x", interface.encode()))
+    except OSError:  # the interface no longer exists
+        return False
+    return bool(struct.unpack_from("H", answer, 16)[0] & _IFF_RUNNING)
 
 
 def _ipv4() -> Iterator[Address]:
@@ -116,12 +128,25 @@ def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
     return list(resolved)
 
 
+def obstacle(portal: str, local: Sequence[Address]) -> str:
+    """Why hosts cannot reach a portal at one address, although it listens: a socket stays when its address goes. "" if none is
+    known. Link-local addresses are not in `local`.
+    """
+    ip = ipaddress.ip_address(split_portal(portal)[0])
+    if ip.is_unspecified or ip.is_loopback or ip.is_link_local:
+        return ""
+    mine = next((each for each in local if each.address == str(ip)), None)
+    if mine is None:
+        return "this server does not have its address"
+    return "" if mine.linked else f"its network interface {mine.interface} has no link"
+
+
 def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
     """Number of paths by which hosts reach these portals: of interfaces, or of networks if these are fewer. Of two interfaces in
-    one network Linux uses one to answer. An address without interface, such as an advertised one, counts separately.
+    one network Linux uses one to answer. Addresses that this server does not have, or without a link, do not count.
     """
-    known = {each.address: each for each in local}
-    used = [known.get(address, Address(address, address)) for address, _ in map(split_portal, reachable(portals, local))]
+    known = {each.address: each for each in local if each.linked}
+    used = [known[address] for address, _ in map(split_portal, reachable(portals, local)) if address in known]
     return min(len({each.interface for each in used}), len({each.network or each.address for each in used}))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards: writes that a power cut loses, a certificate or token that ends, a full system disk, a kernel without OpenZFS."""
+"""Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS, portals."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -13,6 +13,7 @@ from appliance.domain.journal import Finding
 from appliance.updates import without_openzfs
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
+PORTALS = "portals"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -109,3 +110,25 @@ def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]
         for store in stores
         if store.uuid in write_through
     ]
+
+
+def of_portals(obstacles: Mapping[str, str]) -> list[Finding]:
+    """Findings about portals that hosts cannot reach, by address, each with the reason."""
+    return [
+        Finding(
+            f"{PORTALS}:{portal}",
+            "warning",
+            "appliance",
+            f"Hosts do not reach the portal {portal}: {reason}",
+            portal_remedy(portal),
+        )
+        for portal, reason in obstacles.items()
+    ]
+
+
+def portal_remedy(portal: str) -> str:
+    name = quote(portal)
+    return (
+        "Bring its address and link back: zvaai network show. "
+        f"Or change the portal: zvaai portal change {name} --address ADDRESS:3260. Or: zvaai portal remove {name}"
+    )

@@ -15,12 +15,14 @@ from appliance.database.models import Schedule, Setting, Token, User
 from appliance.domain import datastores as domain
 from appliance.domain import hazards, hosts, requests, retention, schedules
 from appliance.domain import jobs as job_store
+from appliance.domain.addresses import local_addresses
 from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, UnavailableError
 from appliance.domain.journal import note
 from appliance.domain.pool_health import unlisted
-from appliance.worker import pool_operations
+from appliance.worker import pool_operations, portals
 from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
 
 RETRY_SECONDS = 900
@@ -71,6 +73,9 @@ class Periodic:
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
                 if known is not None:
                     note(session, hazards.renewed(certificate))
+        with contextlib.suppress(DomainError), as_domain_errors():  # a target that does not answer has a separate alert
+            obstacles = portals.obstacles(self._context.target.portals(), local_addresses())
+            self._context.alerts.update(hazards.PORTALS, hazards.of_portals(obstacles))
         stores = self._context.datastores(self._newest())
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]

@@ -4,9 +4,15 @@
 from collections.abc import Sequence
 
 from appliance.dataplane.target import Portal
-from appliance.domain.addresses import covers
+from appliance.domain.addresses import Address, covers, obstacle
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
+
+
+def obstacles(portals: Sequence[Portal], local: Sequence[Address]) -> dict[str, str]:
+    """Why hosts cannot reach portals, by address; without those that have no known obstacle."""
+    reasons = {portal.address: portal.problem or obstacle(portal.address, local) for portal in portals}
+    return {address: reason for address, reason in reasons.items() if reason}
 
 
 def change(context: Context, address: str, portal: Portal, *, force: bool) -> None:

@@ -10,17 +10,19 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, Setting
-from appliance.dataplane.target import LoggedIn, ServedTarget, Status
+from appliance.dataplane.target import LoggedIn, Portal, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedies, fullness
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ENABLE
+from appliance.domain.hazards import portal_remedy
 from appliance.domain.hosts import all_initiators
 from appliance.domain.readiness import FAILED, OK, UNKNOWN, WARNING, Check
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
+from appliance.worker.portals import obstacles
 from appliance.zfs.model import Dataset, FeatureState, Pool
 
 _ZVOL_CLONE = Path("/sys/module/zvol_clone")
@@ -41,6 +43,7 @@ class Facts:
     keys: list[PoolKey] = field(default_factory=list)
     targets: list[ServedTarget] = field(default_factory=list)
     status: Status | None = None
+    portals: list[Portal] = field(default_factory=list)
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
     local: list[Address] = field(default_factory=list)
@@ -114,7 +117,10 @@ def _target(facts: Facts) -> Iterator[Check]:
     if problem or facts.status is None:
         yield Check("target", title, FAILED, problem or "it was not queried", "systemctl start zvaai-target")
         return
-    portals = reachable(facts.status.portals, facts.local)
+    lost = obstacles(facts.portals, facts.local)
+    for portal, reason in lost.items():
+        yield Check("portal", "Hosts reach the portal", WARNING, reason, portal_remedy(portal), portal)
+    portals = reachable([portal for portal in facts.status.portals if portal not in lost], facts.local)
     listening = ", ".join(facts.status.portals) or "no address"
     yield Check("target", title, OK, f"version {facts.status.version}, listening at {listening}")
     count = paths(facts.status.portals, facts.local)
@@ -127,7 +133,9 @@ def _target(facts: Facts) -> Iterator[Check]:
     replacing = f"zvaai portal add --interface NAME1 --replace {everywhere}; zvaai portal add --interface NAME2 --group 2"
     if count < 2:
         remedy = "Give a second network interface an address in another network"
-        if everywhere:
+        if lost:
+            remedy = "Bring back the portals that hosts do not reach"
+        elif everywhere:
             remedy += f". Then each network its portal: {replacing}"
         yield Check("portals", title, WARNING, f"all paths use one network interface, or one network: {addresses}", remedy)
     elif everywhere:

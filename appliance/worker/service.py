@@ -164,6 +164,7 @@ class Service:
             with as_domain_errors():
                 facts.targets = context.target.targets()
                 facts.status = context.target.status()
+                facts.portals = context.target.portals()
                 facts.sessions = context.sessions()
         except DomainError as error:
             facts.target_problem = str(error)

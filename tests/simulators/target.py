@@ -79,7 +79,7 @@ class TargetSimulator(TargetSocket):
     def status(self) -> Status:
         with self._lock:
             luns = sum(len(target.luns) for target in self._targets.values())
-            addresses = tuple(portal.address for portal in self.listening)
+            addresses = tuple(portal.address for portal in self.listening if not portal.problem)
             return Status("simulator", 0, addresses, luns, 0, len(self.logged_in))
 
     def targets(self) -> list[ServedTarget]:

@@ -4,12 +4,13 @@
 import ipaddress
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from appliance.domain import addresses
-from appliance.domain.addresses import Address, local_addresses, nearest, paths, reachable, split_portal
+from appliance.domain.addresses import Address, local_addresses, nearest, obstacle, paths, reachable, split_portal
 
 ADDRESSES = [
     Address("eth0", "192.0.2.2"),
@@ -64,7 +65,7 @@ def test_a_bridge_of_containers_is_internal(tmp_path: Path, monkeypatch: pytest.
         (["198.51.100.2:3260", "198.51.100.3:3261"], ["198.51.100.2:3260", "198.51.100.3:3261"], 1),
         (["127.0.0.1:3260", "[::1]:3260"], [], 0),
         (["[::]:3260", "192.0.2.2:3260"], ["[2001:db8::2]:3260", "192.0.2.2:3260"], 1),
-        (["203.0.113.9:3260", "192.0.2.2:3260"], ["203.0.113.9:3260", "192.0.2.2:3260"], 2),
+        (["203.0.113.9:3260", "192.0.2.2:3260"], ["203.0.113.9:3260", "192.0.2.2:3260"], 1),
     ],
 )
 def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], count: int) -> None:
@@ -81,6 +82,34 @@ def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], cou
 )
 def test_paths_need_interfaces_in_separate_networks(local: list[Address], count: int) -> None:
     assert paths([f"{address.address}:3260" for address in local], local) == count
+
+
+def test_a_portal_needs_its_address_and_a_link() -> None:
+    local = [Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2", linked=False)]
+    assert paths(["192.0.2.2:3260", "198.51.100.2:3260"], local) == paths(["0.0.0.0:3260"], local) == 1
+    free = ("192.0.2.2:3260", "0.0.0.0:3260", "[::]:3260", "127.0.0.1:3260", "169.254.3.1:3260", "[fe80::1%2]:3260")
+    assert [obstacle(portal, local) for portal in free] == [""] * 6
+    assert obstacle("198.51.100.2:3260", local) == "its network interface eth1 has no link"
+    assert "address" in obstacle("203.0.113.9:3260", local) and "address" in obstacle("[2001:db8::2]:3260", local)
+
+
+def test_an_unplugged_cable_is_no_link() -> None:
+    """The other end of a veth pair is down. The kernel notices within a second."""
+
+    def read() -> list[tuple[str, bool]]:
+        return [(address.address, address.linked) for address in local_addresses() if address.interface == "cable0"]
+
+    try:
+        subprocess.run(["ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1"], check=True)
+        subprocess.run(["ip", "address", "add", "192.0.2.79/24", "dev", "cable0"], check=True)
+        for command, linked in (("cable0 up", False), ("cable1 up", True), ("cable0 down", False)):
+            subprocess.run(["ip", "link", "set", *command.split()], check=True)
+            until = time.monotonic() + 10
+            while read() != [("192.0.2.79", linked)]:
+                assert time.monotonic() < until, (command, read())
+                time.sleep(0.01)
+    finally:
+        subprocess.run(["ip", "link", "delete", "cable0"], check=False)
 
 
 @pytest.mark.parametrize("portal", ["192.0.2.1", "192.0.2.1:0", "192.0.2.1:70000", "::1:3260", "esx:3260", "192.0.2.1:x", ""])

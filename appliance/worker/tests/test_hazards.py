@@ -12,7 +12,9 @@ from simulators.target import TargetSimulator
 
 from appliance.api import certificate as maker
 from appliance.database.models import Token
+from appliance.dataplane.target import Portal
 from appliance.domain import disks, hazards
+from appliance.domain.addresses import Address
 from appliance.domain.certificate import Certificate, describe
 from appliance.zfs.model import DiskHealth
 
@@ -45,6 +47,20 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
     assert alert["subject"] == store and "risky" in alert["text"] and "write back" in alert["remedy"]
     appliance.target.write_through = set()
     assert alerts(appliance, hazards.QUEUE) == []
+
+
+def test_a_portal_that_hosts_do_not_reach_is_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    monkeypatch.setattr("appliance.worker.periodic.local_addresses", lambda: [Address("eth0", "192.0.2.2")])
+    appliance.target.listening = [Portal("192.0.2.2:3260"), Portal("127.0.0.1:3260")]
+    assert alerts(appliance, hazards.PORTALS) == []
+    appliance.target.listening += [Portal("[2001:db8::2]:3260"), Portal("192.0.2.2:3261", problem="the port is in use")]
+    gone, failed = sorted(alerts(appliance, hazards.PORTALS), key=lambda alert: str(alert["key"]), reverse=True)
+    assert gone["severity"] == "warning" and "[2001:db8::2]:3260: this server does not have its address" in gone["text"]
+    assert "zvaai portal remove '[2001:db8::2]:3260'" in gone["remedy"]
+    assert "192.0.2.2:3261: the port is in use" in failed["text"]
+    appliance.target.listening = [Portal("0.0.0.0:3260")]
+    assert alerts(appliance, hazards.PORTALS) == []
 
 
 @pytest.mark.parametrize(("free", "severity"), [(2 << 30, None), (512 << 20, "warning"), (1 << 20, "critical")])

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readiness of the storage network, and the commands for hosts: real addresses, ready to paste."""
 
+from dataclasses import replace
+
 import pytest
 from simulators.appliance import Appliance
+from simulators.target import TargetSimulator
 
-from appliance.dataplane.target import Status
+from appliance.dataplane.target import Portal
 from appliance.domain.addresses import Address
 from appliance.domain.esxcli import esxcli_lines
 
@@ -14,7 +17,8 @@ ESX = "iqn.1998-01.com.vmware:esx1"
 
 def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, addresses: list[Address], *portals: str) -> None:
     """The target listens there, on a server with these addresses."""
-    monkeypatch.setattr(appliance.target, "status", lambda: Status("1", 0, portals, 0, 0, 0))
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.listening = [Portal(portal) for portal in portals]
     monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: addresses)
 
 
@@ -43,6 +47,30 @@ def test_two_paths_are_two_interfaces(
     remedy = portals(appliance)["remedy"]
     assert (remedy == "") == (result == "ok")
     assert ("--replace 0.0.0.0:3260" in remedy) == (result == "warning" and at == ["0.0.0.0:3260"]), "it excludes other portals"
+
+
+def test_a_portal_that_lost_its_address_or_failed_is_no_path(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket stays, so the target does not notice. After a restart the target cannot open it."""
+    at = ("192.0.2.2:3260", "198.51.100.2:3260")
+    listening(appliance, monkeypatch, [FIRST, SECOND], *at)
+    assert portals(appliance)["result"] == "ok"
+
+    def check_lost(reason: str) -> None:
+        checks = appliance.get("/readiness")["checks"]
+        (lost,) = [check for check in checks if check["id"] == "portal"]
+        assert lost["subject"] == at[1] and reason in lost["evidence"], lost
+        assert f"zvaai portal change {at[1]} --address ADDRESS:3260" in lost["remedy"]
+        check = portals(appliance)
+        assert check["result"] == "warning" and "Bring back" in check["remedy"] and at[1] not in check["evidence"]
+
+    listening(appliance, monkeypatch, [FIRST], *at)
+    check_lost("does not have its address")
+    listening(appliance, monkeypatch, [FIRST, replace(SECOND, linked=False)], *at)
+    check_lost("eth1 has no link")
+    listening(appliance, monkeypatch, [FIRST], at[0])
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.listening.append(Portal(at[1], problem="cannot listen there"))
+    check_lost("cannot listen there")
 
 
 def test_names_with_spaces_are_quoted_in_commands(appliance: Appliance) -> None:
