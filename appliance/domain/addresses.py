@@ -151,14 +151,19 @@ def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
 
 
 def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
-    """The local address that shares the longest prefix with one of these addresses or networks."""
+    """The local address that shares the longest prefix with one of these. Bits behind a netmask do not count.
+
+    The first address wins a tie, so that another client in the same network changes nothing. Internal addresses come last, and
+    serve only their own network.
+    """
     best, chosen = -1, None
-    for address in local:
-        mine = ipaddress.ip_address(address.address)
+    for address in sorted(local, key=lambda each: each.internal):
+        mine, network = ipaddress.ip_address(address.address), ipaddress.ip_network(address.network or address.address)
         for client in clients or ("0.0.0.0/0",):
             other = ipaddress.ip_network(client, strict=False)
             if other.version == mine.version or not clients:
-                common = 0 if not clients else mine.max_prefixlen - (int(mine) ^ int(other.network_address)).bit_length()
-                if common > best:
+                same = mine.max_prefixlen - (int(mine) ^ int(other.network_address)).bit_length()
+                common = min(same, network.prefixlen, other.prefixlen)
+                if common > best and (common == network.prefixlen or not address.internal):
                     best, chosen = common, address.address
     return chosen

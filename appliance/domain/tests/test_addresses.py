@@ -122,3 +122,20 @@ def test_the_address_for_nfs_is_in_the_network_of_the_clients() -> None:
     assert nearest(ADDRESSES, ["198.51.100.0/24"]) == "198.51.100.2"
     assert nearest(ADDRESSES, ["2001:db8::9"]) == "2001:db8::2"
     assert nearest(ADDRESSES, []) == "192.0.2.2" and nearest([], ["192.0.2.9"]) is None
+
+
+def test_the_address_for_nfs_stays_when_another_host_comes() -> None:
+    """Bits behind the netmask do not count, nor those behind a client network's prefix."""
+    local = [Address("eth0", "192.0.2.2", "192.0.2.0/24"), Address("eth0", "192.0.2.66", "192.0.2.0/24")]
+    assert nearest(local, ["192.0.2.10"]) == nearest(local, ["192.0.2.10", "192.0.2.67"]) == "192.0.2.2"
+    apart = [Address("eth0", "10.9.0.2", "10.9.0.0/24"), Address("eth1", "10.0.0.2", "10.0.0.0/24")]
+    assert nearest(apart, ["10.0.0.0/8"]) == "10.9.0.2"
+    assert nearest(apart, ["10.0.0.0/8", "10.0.0.9"]) == "10.0.0.2"
+
+
+def test_the_address_for_nfs_is_not_that_of_a_bridge_of_containers() -> None:
+    """Unless the client is in its network."""
+    docker = Address("docker0", "172.17.0.1", "172.17.0.0/16", internal=True)
+    local = [docker, Address("eth0", "192.0.2.2", "192.0.2.0/24")]
+    assert nearest(local, []) == nearest(local, ["0.0.0.0/0"]) == nearest(local, ["172.16.3.4"]) == "192.0.2.2"
+    assert nearest(local, ["172.17.0.9"]) == "172.17.0.1" and nearest([docker], ["192.0.2.9"]) is None
