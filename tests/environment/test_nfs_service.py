@@ -67,6 +67,14 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
     assert "ganesha.nfsd" in debian["Service"]["ExecStart"], "Debian's unit starts something else now"
 
 
+def test_no_unit_before_it_waits_for_an_online_network() -> None:
+    """Not the drop-in, and neither Debian's units that the daemon starts after."""
+    texts = [DROP_IN.read_text(), *(file.read_text() for file in DEBIAN_UNIT.parent.glob("nfs-ganesha*.service"))]
+    texts += [path.read_text() for path in DEBIAN_UNIT.parent.glob("nfs-ganesha*.service.d/*")]
+    texts.append((DEBIAN_UNIT.parent / "rpcbind.service").read_text())
+    assert len(texts) >= 5 and not any("network-online.target" in text for text in texts)
+
+
 def test_systemd_refuses_to_reload() -> None:
     """A reload would restore the exports of the daemon's start, which the unit copied to /run."""
     assert settings()["ExecReload"] == [""]

@@ -33,14 +33,15 @@ LATE_NETWORK = """
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-TimeoutStartSec=120
-ExecStart=/bin/sh -c 'for unit in zvaai-target zvaai-frontend; do until systemctl -q is-active $$unit; do sleep 1; done; done'
+TimeoutStartSec=240
+ExecStart=/bin/sh -c 'for unit in zvaai-target zvaai-frontend nfs-ganesha zvaai-api; do \
+  until systemctl -q is-active $$unit || [ "$$(systemctl is-enabled $$unit)" = masked ]; do sleep 1; done; done'
 [Unit]
 Before=network-online.target
 [Install]
 RequiredBy=network-online.target
 """
-"""A network that is online only after the target and the console serve; it fails if they wait for that."""
+"""A network that is online only after target, NFS server and console serve, unless masked; it fails if they wait for that."""
 
 
 def test_the_console_shows_its_code(first_start: FirstStart) -> None:
@@ -119,8 +120,8 @@ def test_hosts_write_and_survive_a_reboot(
 ) -> None:
     """A reboot by the appliance while hosts write: pools, mounts, target and NFS server return before it, with all data.
 
-    They return as well if neither the appliance nor zvol_clone starts, encrypted datastores too. Target and console do not wait
-    for an online network.
+    They return as well if neither the appliance nor zvol_clone starts, encrypted datastores too. Target, NFS server and console
+    do not wait for an online network.
     """
     server.run(f"cat >/etc/systemd/system/late-network.service <<'END'\n{LATE_NETWORK}END\nsystemctl enable late-network")
     with contextlib.ExitStack() as stack:
