@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -122,6 +123,20 @@ def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
 
 
 @pytest.fixture
+def resolver(tmp_path: Path) -> Iterator[socket.socket]:
+    """The only DNS server of the daemon, which does not answer."""
+    configuration = tmp_path / "resolv.conf"
+    configuration.write_text("nameserver 127.0.0.1\n")
+    run("mount", "--bind", configuration, "/etc/resolv.conf")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+            server.bind(("127.0.0.1", 53))
+            yield server
+    finally:
+        run("umount", "/etc/resolv.conf")
+
+
+@pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
     """The process that the unit starts, its folder in /run, and the folder exported as /one."""
     folders = {
@@ -171,13 +186,16 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
             rpcbind.stop()
 
 
-def test_the_started_daemon_serves(service: tuple[subprocess.Popen[str], Path, Path]) -> None:
+def test_the_started_daemon_serves(resolver: socket.socket, service: tuple[subprocess.Popen[str], Path, Path]) -> None:
+    """Without DNS, whose server can be a VM on the export."""
     process, run_folder, store = service
     control = run_folder / "vaai-nas.socket"
     wait_for(lambda: control.is_socket() or process.poll() is not None, "it serves")
     wait_for(lambda: vaai_nas("caps", "127.0.0.1:/one").returncode == 0, "VAAI-NAS answers")
     with mounted("/one") as client:
         client.write_file("/disk", b"d" * (1 << 20))
+    with pytest.raises(BlockingIOError):
+        resolver.recv(512, socket.MSG_DONTWAIT)
     assert [path.name for path in (run_folder / "exports").iterdir()] == ["1.conf"]
     given = ("--nfs-port", "2049", "--mount-port", "20048")
     assert vaai_nas(*given, "clone", "127.0.0.1:/one", "disk", "copy").returncode == 0
