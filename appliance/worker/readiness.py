@@ -28,6 +28,7 @@ from appliance.zfs.model import Dataset, FeatureState, Pool
 _ZVOL_CLONE = Path("/sys/module/zvol_clone")
 ON_HOST = "In the host's shell:"
 HERE = "Then on the storage server:"
+ENTER = "enter on the host what zvaai readiness prints for ESXi hosts"
 
 
 @dataclass
@@ -181,6 +182,7 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     setting = session.get(Setting, "iscsi")
     chap_required = bool(setting and setting.value.get("chap_required"))
     iqns = all_initiators(session)
+    several = paths([portal.address for portal in facts.portals if not portal.problem], facts.local) > 1
     for host in session.scalars(select(Host).order_by(Host.name)):
         group, change = groups.get(host.group_id or ""), f"zvaai host change {quote(host.name)}"
         if group is None:
@@ -205,8 +207,12 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
         elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
             result = UNKNOWN if facts.target_problem else OK if seen else WARNING
-            remedy = "" if seen else "enter on the host what zvaai readiness prints for ESXi hosts"
-            yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
+            evidence, remedy = ", ".join(seen) or "no session of it", "" if seen else ENTER
+            used = {logged.portal for logged in facts.sessions if logged.initiator in names}
+            if len(used) == 1 and several:
+                result, evidence = WARNING, f"logged in at one portal only: {used.pop()}"
+                remedy = f"zvaai network ping {quote(host.name)}. Then {ENTER}"
+            yield Check("logged_in", "The host is logged in", result, evidence, remedy, host.id)
         if chap_required and host.chap_secret is None:
             evidence = "CHAP is required, and the host has no secret"
             yield Check("chap", "The host has a CHAP secret", FAILED, evidence, f"zvaai host chap {quote(host.name)}", host.id)

@@ -7,7 +7,7 @@ import pytest
 from simulators.appliance import Appliance
 from simulators.target import TargetSimulator
 
-from appliance.dataplane.target import Portal
+from appliance.dataplane.target import LoggedIn, Portal
 from appliance.domain.addresses import Address
 from appliance.domain.esxcli import esxcli_lines
 
@@ -71,6 +71,26 @@ def test_a_portal_that_lost_its_address_or_failed_is_no_path(appliance: Applianc
     assert isinstance(appliance.target, TargetSimulator)
     appliance.target.listening.append(Portal(at[1], problem="cannot listen there"))
     check_lost("cannot listen there")
+
+
+def test_a_host_with_sessions_at_one_portal_of_two_is_not_ready(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = ("192.0.2.2:3260", "198.51.100.2:3260")
+    appliance.datastore("vmfs1", host_groups=[appliance.group("cluster", ESX)])
+
+    def check(*used: str) -> tuple[str, str, str]:
+        assert isinstance(appliance.target, TargetSimulator)
+        sessions = [LoggedIn(ESX, appliance.target_name, "192.0.2.9:50000", portal, 0, None, 1) for portal in used]
+        appliance.target.logged_in = sessions
+        (shown,) = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "logged_in"]
+        return shown["result"], shown["evidence"], shown["remedy"]
+
+    listening(appliance, monkeypatch, [FIRST, SECOND], *at)
+    assert check()[0] == "warning" and check(*at) == ("ok", ESX, "")
+    result, evidence, remedy = check(at[1], at[1])
+    assert (result, evidence) == ("warning", f"logged in at one portal only: {at[1]}")
+    assert remedy.startswith("zvaai network ping 'host of cluster'. Then enter on the host")
+    listening(appliance, monkeypatch, [FIRST, SECOND], at[1])
+    assert check(at[1])[0] == "ok", "there is no second one"
 
 
 def test_names_with_spaces_are_quoted_in_commands(appliance: Appliance) -> None:
