@@ -25,6 +25,7 @@ from appliance.api.schemas.service import (
     TargetStateResponse,
 )
 from appliance.database.models import Alert, Host, Job, Setting
+from appliance.dataplane.target import TargetError
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
@@ -122,7 +123,10 @@ def read_readiness(call: Call) -> ReadinessResponse:
     """One check for each condition of the offloads, and the commands to type once on each ESXi host."""
     local = local_addresses()
     checks = call.worker.readiness(local)
-    portals = reachable(_target(call).portals, local)
+    portals = []
+    with contextlib.suppress(TargetError):
+        listening = [portal for portal in call.context.target.portals() if not portal.problem]
+        portals = reachable([portal.advertised or portal.address for portal in listening], local)
     name = call.context.target_name
     vendors: set[str] = set()
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]

@@ -100,7 +100,7 @@ class ReadinessResponse(Answer):
     target: str
     """iSCSI name of the target."""
     portals: list[str]
-    """Where hosts reach it; "every address" is resolved to this server's addresses."""
+    """Where hosts reach it: advertised addresses, and for "every address" those of this server."""
     hosts: list[HostCommandsResponse]
 
 

@@ -122,3 +122,14 @@ def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.Monkey
         and "SERVER" not in text
         and "PORTAL" not in text
     )
+
+
+def test_commands_have_the_advertised_address(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind address translation hosts do not reach the one where the target listens."""
+    listening(appliance, monkeypatch, [FIRST, SECOND], "192.0.2.2:3260")
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.listening += [Portal("198.51.100.2:3260", 2, "203.0.113.7:3260"), Portal("192.0.2.2:3261", problem="in use")]
+    response = appliance.get("/readiness")
+    assert response["portals"] == ["192.0.2.2:3260", "203.0.113.7:3260"]
+    assert "esxcli iscsi adapter discovery sendtarget add -A $HBA -a 203.0.113.7:3260" in response["esxcli"]
+    assert not any("198.51.100.2" in line for line in response["esxcli"]) and "2 paths" in portals(appliance)["evidence"]
