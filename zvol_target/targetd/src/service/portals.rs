@@ -129,7 +129,11 @@ impl Service {
             .listen_as(&candidate)
             .and_then(|()| self.change_targets(candidate));
         if changed.is_err() {
-            self.listen_as(&self.configuration)?;
+            if self.listen_as(&self.configuration).is_err() {
+                // A portal that was closed cannot be opened again. It is missing now, and tried again later.
+                self.open_portals();
+                let _ = self.listen_as(&self.configuration); // closes those of `candidate`
+            }
         } else {
             let desired = self.desired_portals(&self.configuration);
             self.missing.retain(|(portal, _)| desired.contains(portal));

@@ -181,6 +181,39 @@ fn a_portal_that_cannot_be_opened_changes_nothing() {
 }
 
 #[test]
+fn a_portal_that_is_closed_for_a_refused_change_is_opened_later() {
+    // Its address goes: its socket stays open, but cannot be opened again for another group.
+    const PORTAL: &str = "192.0.2.7:3260";
+    let home = Home::new();
+    let configuration = json!({"version": 2, "portals": [{"address": PORTAL}]});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let script = "ip link set lo up && ip address add 192.0.2.7/32 dev lo && exec \"$0\" \"$@\"";
+    let daemon = command(&home);
+    let mut isolated = Command::new("unshare");
+    isolated
+        .args(["--net", "sh", "-c", script])
+        .arg(daemon.get_program())
+        .args(daemon.get_args());
+    let daemon = Daemon::spawn(&home, &mut isolated);
+    let set_address = |action: &str| {
+        let pid = daemon.pid().to_string();
+        let ip = ["ip", "address", action, "192.0.2.7/32", "dev", "lo"];
+        run("nsenter", &[&["-t", &pid, "-n"][..], &ip].concat());
+    };
+    assert_eq!(addresses(&daemon), [PORTAL]);
+    set_address("delete");
+    let change = json!({"address": PORTAL, "portal": {"address": PORTAL, "group_tag": 2}});
+    assert_eq!(daemon.refusal("portals.change", &change), -32007);
+    let failed = daemon.call("portals.list", &json!({}))["failed"].clone();
+    assert_eq!(
+        (&failed[0]["address"], &failed[0]["group_tag"]),
+        (&json!(PORTAL), &json!(1))
+    );
+    set_address("add");
+    wait_until("the portal to be open", || addresses(&daemon) == [PORTAL]);
+}
+
+#[test]
 fn every_address_becomes_one_of_them_and_back() {
     let home = Home::new();
     let loopback = free_address("127.0.0.1");

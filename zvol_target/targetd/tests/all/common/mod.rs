@@ -156,6 +156,10 @@ impl Daemon {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
