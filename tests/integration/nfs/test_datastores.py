@@ -185,6 +185,10 @@ def test_users_of_a_device_are_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
         assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [ESX1]
     shown = {client["address"]: client["datastores"] for client in rig.appliance.get("/nfs-clients")["items"]}
     assert shown[ESX1] == [store]
+    with pytest.raises(OSError), mounted("/first", server=ESX2):
+        pass
+    shown = {client["address"]: client["datastores"] for client in rig.appliance.get("/nfs-clients")["items"]}
+    assert shown[ESX2] == [], "its address is not registered"
     rig.appliance.job("DELETE", f"/datastores/{idle}")
     with mounted("/first", 4, server=ESX1) as host, host.opened("/made") as held:
         assert held.read(0, 4) == b"data"
