@@ -242,7 +242,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         raise ConflictError("this idempotency key was used for another request", [key])
     if earlier.status is None:
         raise ConflictError("the request with this idempotency key is running", [key])
-    if declared.returns_secret and earlier.status < 400:
+    if declared.returns_secret:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
         body = call.context.seal.open(earlier.body) if earlier.body else ""
@@ -297,7 +297,7 @@ def _record(session: Session, declared: Declaration, call: Call, status: int | N
 
 
 def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str | None) -> None:
-    """Audit, and the answer for the idempotency key. A request that failed by our fault may be sent again with its key."""
+    """Audit, and the answer for the idempotency key. A request that was refused or failed changed nothing: its key is free."""
     try:
         _write_end(declared, call, outcome, key)
     except Exception:
@@ -321,7 +321,7 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
             rotate(session, call.context.configuration.audit_directory)
         if key is not None and call.caller is not None:
             row = session.get(IdempotencyKey, (call.caller.user_id, key))
-            if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
+            if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 400:
                 body = "" if declared.returns_secret else outcome.content.decode()
                 row.status, row.body = status, call.context.seal.seal(body) if body else ""  # it may have a URL with a token
                 row.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}

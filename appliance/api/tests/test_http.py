@@ -2,6 +2,7 @@
 """Properties of all operations: bad input, versions, keys, pages, events."""
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from appliance.api.events import STREAMS
 from appliance.api.execution import forget_unfinished
 from appliance.api.wire import HttpRequest
 from appliance.database.models import IdempotencyKey
+from appliance.domain.errors import ConflictError
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
 BAD: list[tuple[str, Any]] = [
@@ -109,10 +111,43 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
     assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
 
 
+def test_a_refused_request_can_be_sent_again_with_its_key(appliance: Appliance) -> None:
+    group = appliance.request("POST", "/host-groups", {"name": "one"}).json
+    assert group is not None
+    assert appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="same").status_code == 409
+    assert appliance.request("DELETE", f"/host-groups/{group['id']}").status_code == 200
+    made = [appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="same") for _ in range(2)]
+    assert [answer.status_code for answer in made] == [201, 201] and made[0].json == made[1].json
+
+
+def test_equal_requests_at_the_same_time(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the end of the one before. The first is refused, the second succeeds and answers the third."""
+    statuses, refused, inner = [], threading.Event(), execution._viewed
+
+    def viewed(*arguments: Any) -> execution.Outcome:
+        time.sleep(0.2)
+        if not refused.is_set():
+            refused.set()
+            raise ConflictError("in the way")
+        return inner(*arguments)
+
+    def send() -> None:
+        statuses.append(appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="same").status_code)
+
+    monkeypatch.setattr(execution, "_viewed", viewed)
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [409, 201, 201] and len(appliance.get("/host-groups")["items"]) == 1
+
+
 def test_the_stored_answers_of_a_user_are_limited(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "_KEYS_PER_USER", 5)
     for number in range(20):
-        assert appliance.request("DELETE", "/tokens/absent", role="viewer", Idempotency_Key=str(number)).status_code == 404
+        body = {"name": f"group {number}"}
+        assert appliance.request("POST", "/host-groups", body, Idempotency_Key=str(number)).status_code == 201
     with appliance.store.reading() as session:
         assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 6
 

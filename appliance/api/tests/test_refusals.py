@@ -21,7 +21,7 @@ from sqlalchemy import text
 from appliance.api.operation import DECLARATIONS
 from appliance.dataplane.target import LoggedIn
 
-NOTED = {"audit", "login_failures", "idempotency_keys"}
+NOTED = {"audit", "login_failures"}
 """Tables that have refused attempts in them."""
 Way = tuple[str, ...]
 ABSENT = object()
