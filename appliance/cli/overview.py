@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: login, status, readiness, offloads, reconcile."""
 
+import contextlib
 import hashlib
+import re
 import socket
 import ssl
 import sys
@@ -88,8 +90,11 @@ def log_in(
         {"name": f"zvaai on {socket.gethostname()[:40]}", "scope": scope or begun["role"], "days": days, "password": password},
         _headers=headers,
     )
-    client.call("DELETE", "/session", _headers=headers)
     keep_settings({"url": url, "certificate": pem, "token": made["secret"]})
+    if replaced := re.match("zvaai_([0-9a-f]{32})_", client.token or ""):  # of the earlier login at this address
+        with contextlib.suppress(CommandError):
+            client.call("DELETE", f"/tokens/{replaced[1]}", _headers=headers)
+    client.call("DELETE", "/session", _headers=headers)
     print(f"logged in to {url} as {user} ({made['scope']}) until {made['expires_at']}")
 
 

@@ -356,6 +356,8 @@ def end_session(session: Session, credential: str) -> None:
 
 # --- API tokens
 
+_OF_LOGIN = "zvaai on "
+"""Names of tokens that `zvaai login` creates begin with it (cli/overview.py)."""
 _TOKEN = re.compile(r"zvaai_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 
 
@@ -366,7 +368,7 @@ def add_token(
 
     Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself. For users of
     OIDC a fresh login confirms. Nobody here learns when a user of another source has left: such a token lives no longer than a
-    session.
+    session. Of too many, a token of `zvaai login` ends the least recently used one of these. Others raise ConflictError.
     """
     now, source = time.time(), user(session, caller.user_id).source
     if caller.cookie and not confirmed:
@@ -384,7 +386,13 @@ def add_token(
         raise ForbiddenError("a token makes none that lives longer than itself without the password")
     session.execute(delete(Token).where(Token.user_id == caller.user_id, Token.expires_at < now))
     if (session.scalar(select(func.count()).select_from(Token).where(Token.user_id == caller.user_id)) or 0) >= TOKENS_PER_USER:
-        raise ConflictError(f"you have {TOKENS_PER_USER} tokens already")
+        logins = select(Token.id).where(Token.user_id == caller.user_id, Token.name.startswith(_OF_LOGIN))
+        unused = session.scalar(logins.order_by(func.coalesce(Token.used_at, Token.created_at)))
+        if unused is None or not name.startswith(_OF_LOGIN):
+            raise ConflictError(
+                f"you have {TOKENS_PER_USER} API tokens already. Delete one: zvaai token delete NAME, or in the console"
+            )
+        delete_token(session, caller, unused)
     secret = new_token()
     token = Token(
         id=uuid.uuid4().hex, user_id=caller.user_id, name=name, scope=scope.label, hash=digest(secret), created_at=now,

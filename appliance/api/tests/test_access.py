@@ -169,6 +169,24 @@ def test_a_token_is_not_prolonged(appliance: Appliance) -> None:
     assert appliance.request("POST", "/tokens", {**body, "password": PASSWORD}, role="short").status_code == 201
 
 
+def test_a_login_ends_the_least_recently_used_token_of_a_login(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "TOKENS_PER_USER", 5)
+
+    def create(name: str) -> TestResponse:
+        return appliance.request("POST", "/tokens", {"name": name, "scope": "viewer", "days": 1})
+
+    for name in ("monitoring", "zvaai on one", "zvaai on two", "zvaai on three"):  # with the token of the test
+        assert create(name).status_code == 201
+    with appliance.store.session() as session:
+        session.execute(update(Token).where(Token.name == "zvaai on one").values(used_at=time.time() + 1))
+    assert create("zvaai on four").status_code == 201
+    names = {token["name"] for token in appliance.get("/tokens")["items"]}
+    assert names == {"test", "monitoring", "zvaai on one", "zvaai on three", "zvaai on four"}
+    refused = create("another")
+    assert refused.status_code == 409 and "Delete one: zvaai token delete NAME" in refused.text
+    assert {token["name"] for token in appliance.get("/tokens")["items"]} == names
+
+
 def test_a_stolen_session_makes_no_token(appliance: Appliance) -> None:
     answer = log_in(appliance)
     cookie = answer.headers["Set-Cookie"].split(";")[0]

@@ -293,6 +293,24 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_login_deletes_the_token_of_the_login_before(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    from appliance.cli import overview  # noqa: PLC0415
+
+    monkeypatch.setattr(overview, "_server", lambda url, _fingerprint: (url, None))
+    monkeypatch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
+    ids = []
+    for _ in range(3):
+        zvaai("login", zvaai.url, text=f"{PASSWORD}\n")
+        ids.append([token["id"] for token in zvaai.json("token", "list") if token["name"].startswith("zvaai on ")])
+        if len(ids) == 2:
+            zvaai("token", "delete", ids[1][0], "--yes")  # the next login finds nothing to delete
+    assert [len(each) for each in ids] == [1, 1, 1] and len({each[0] for each in ids}) == 3
+    stored = json.loads((zvaai.home / "zvaai" / "cli.json").read_text())
+    assert stored["token"].split("_")[1] == ids[2][0]
+
+
 def test_the_first_admin_types_the_code(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the arguments, all users of the machine could read it."""
     from simulators.appliance import PASSWORD  # noqa: PLC0415
