@@ -37,7 +37,9 @@ class JobProblemResponse(Answer):
 
 
 class JobResponse(Answer):
-    """Long work, and how far it is."""
+    """Long work, and how far it is. `succeeded` says that storage and configuration are changed. `result` says what hosts get:
+    if `served` is false, or `problem` or `problems` are not empty, the worker retries the rest every 60 s.
+    """
 
     id: str
     kind: str
