@@ -21,7 +21,7 @@ from appliance.api.problems import Problem, headers_of, invalid, problem, proble
 from appliance.api.wire import HttpRequest, Refusal, Response, Stream
 from appliance.database.models import Host, HostGroup, IdempotencyKey, Job, Receiver, Schedule, Token, User
 from appliance.database.store import Store
-from appliance.domain import access, recovery
+from appliance.domain import access, jobs, recovery
 from appliance.domain.access import Caller
 from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
 from appliance.domain.journal import complete, record, rotate
@@ -228,6 +228,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         call.running = True
     with store.session() as session:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEY_LIFETIME_S))
+        jobs.forget_keys(session, now - _KEY_LIFETIME_S)
         finished = (IdempotencyKey.actor == actor) & IdempotencyKey.status.is_not(None)
         newest = select(IdempotencyKey.key).where(finished).order_by(IdempotencyKey.created_at.desc()).limit(_KEYS_PER_USER)
         session.execute(delete(IdempotencyKey).where(finished & IdempotencyKey.key.not_in(newest)))

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, delete, func, or_, select
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from appliance import decoding
@@ -120,6 +120,14 @@ def check_ended(session: Session, schedule: str, key: str) -> None:
 def job_of_key(session: Session, key: str | None) -> str | None:
     """The job that the same request began, if it was sent before."""
     return session.scalar(select(Job.id).where(Job.key == key)) if key is not None else None
+
+
+def forget_keys(session: Session, before: float) -> None:
+    """Forgets the keys of requests whose jobs ended before this time (seconds since 1970). Keys of schedules (worker/periodic.py)
+    remain: a slot can be longer, and is not used twice.
+    """
+    old = (Job.ended_at < before, Job.key.is_not(None), Job.key.not_like("schedule %"))
+    session.execute(update(Job).where(*old).values(key=None))
 
 
 def job(session: Session, job_id: str) -> Job:

@@ -144,7 +144,7 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
             if declared.method != "GET":
                 operation["x-audit"] = declared.audit
                 refusals |= {412: "it has changed meanwhile", 422: "a field is invalid", 429: "wait"}
-                again = "the same request sent again with it gets the same answer, unless the first was refused"
+                again = "for 24 h the same request with it gets the answer of the first, unless that was refused"
                 headers = [("Idempotency-Key", again)]
                 if declared.matches:
                     headers.append(("If-Match", "the ETag it was read with"))
