@@ -20,9 +20,11 @@ from appliance.tls import context_for
 
 FAILED, USAGE, NOT_FOUND, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
 _EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
-_EXIT_CODES |= {429: NOT_ALLOWED, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVAILABLE}
+_EXIT_CODES |= {429: UNAVAILABLE, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVAILABLE}
 _TRIES = 3
-"""Attempts of a change whose answer was lost, or that was based on an outdated version."""
+"""Attempts of a request whose answer was lost, that was one of too many, or that was based on an outdated version."""
+_SOON_S = ("0", "1", "2")
+"""Values of Retry-After after which a request that was one of too many is sent again. Delays after wrong passwords are longer."""
 _PATIENCE_S = 300.0
 """A wait for a job continues for so long without an answer: the API restarts during an upgrade."""
 _LOG_IN = "Log in first: zvaai login https://HOST:8443"
@@ -100,10 +102,14 @@ class Client:
         return content
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Again if the connection broke. Raises CommandError."""
+        """Again if the connection broke, or the limit of requests was reached. Raises CommandError."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._http.request(method, path, **request)
+                answer = self._http.request(method, path, **request)
+                after = answer.headers.get("Retry-After")
+                if answer.status_code != 429 or after not in _SOON_S or not tries_left:
+                    return answer
+                time.sleep(int(after))
             except (httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError) as error:
                 if not tries_left:
                     raise self._unreachable(error) from error

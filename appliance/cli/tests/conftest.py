@@ -39,6 +39,8 @@ class Command:
     """So many answers to come are lost after the work is done."""
     away: int = 0
     """So many questions to come about a job find no API behind nginx."""
+    limited: list[str] = field(default_factory=list)
+    """The next requests are too many. Values of Retry-After, one for each request."""
 
     def run(
         self, *words: str, text: str = "", role: str | None = "admin", url: str | None = None, stderr: bool = True
@@ -76,6 +78,12 @@ def zvaai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
                 if before is not None:
                     before()
                 command.sent.append({name: str(value) for name, value in environment.items() if name.isupper()})
+            if command.limited:
+                start(
+                    "429 Too Many Requests",
+                    [("Content-Type", "application/problem+json"), ("Retry-After", command.limited.pop())],
+                )
+                return [b'{"detail": "too many requests of this address"}']
             if command.away and environment["PATH_INFO"].startswith("/api/v1/jobs/"):
                 command.away -= 1
                 start("502 Bad Gateway", [("Content-Type", "application/problem+json")])

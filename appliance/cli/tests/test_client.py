@@ -162,6 +162,21 @@ def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -
     assert "gold1" in printed and "64 MiB" in printed and "3 GiB" in printed and "0 B" in printed
 
 
+def test_one_of_too_many_requests_is_sent_again(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    zvaai.limited = ["1", "0"]
+    zvaai("group", "create", "cluster")
+    assert len({request["HTTP_IDEMPOTENCY_KEY"] for request in zvaai.sent}) == 1 and len(zvaai.sent) == 3
+    zvaai.limited = ["30"]
+    code, printed = zvaai.run("group", "list")
+    assert code == 6 and "too many requests" in printed and zvaai.limited == []
+    zvaai.appliance.datastore("vmfs1")
+    (job,) = zvaai.json("job", "list")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(zvaai.home))
+    zvaai.limited = ["0"] * 4
+    waiting = client.Client(zvaai.url, zvaai.appliance.tokens["viewer"], None)
+    assert waiting.wait(job["id"], lambda _: None)["state"] == "succeeded" and zvaai.limited == []
+
+
 def test_a_wait_continues_while_the_api_restarts(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's identifier is printed before, for when the wait ends all the same."""
     words = ("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
