@@ -18,6 +18,7 @@ from appliance.domain.access import Caller, Role
 from appliance.domain.errors import TooManyError, UnauthenticatedError
 
 resource = Resource("events")
+EVENT_STREAM = "text/event-stream"
 STREAMS = 8
 LONGEST_S = 3600
 _POLL_S = 1.0
@@ -28,7 +29,7 @@ _COMMENT_S = 25
 _free = threading.BoundedSemaphore(STREAMS)
 
 
-@resource.operation("GET", "/events", role=Role.VIEWER)
+@resource.operation("GET", "/events", role=Role.VIEWER, media=EVENT_STREAM)
 def stream_events(call: Call) -> Response:
     """Server-sent events from now on, or after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
     if not _free.acquire(blocking=False):
@@ -43,7 +44,7 @@ def stream_events(call: Call) -> Response:
         _free.release()
         raise
     caller = call.who
-    return Response(Stream(lambda gone: _events(store, after, caller, gone), _free.release), "text/event-stream")
+    return Response(Stream(lambda gone: _events(store, after, caller, gone), _free.release), EVENT_STREAM)
 
 
 def _allowed(session: Session, caller: Caller) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from werkzeug.exceptions import HTTPException
 
 from appliance import __version__, logs
+from appliance.api.events import EVENT_STREAM
 from appliance.api.operation import DECLARATIONS, Declaration, Resource
 from appliance.api.problems import MEDIA_TYPE, problem
 from appliance.api.resources import RESOURCES
@@ -144,22 +145,30 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
             if declared.method != "GET":
                 operation["x-audit"] = declared.audit
                 refusals |= {412: "it has changed meanwhile", 422: "a field is invalid", 429: "wait"}
+            headers = []
+            if declared.method != "GET" and declared.role is not None:  # keys belong to users
                 again = "for 24 h the same request with it gets the answer of the first, unless that was refused"
-                headers = [("Idempotency-Key", again)]
-                if declared.matches:
-                    headers.append(("If-Match", "the ETag it was read with"))
-                for name, text in headers:
-                    schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"}
-                    operation.setdefault("parameters", []).append(
-                        {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
-                    )
+                headers.append(("Idempotency-Key", again))
+            if declared.matches:
+                headers.append(("If-Match", "the ETag it was read with"))
+            if declared.media == EVENT_STREAM:
+                headers.append(("Last-Event-ID", "the events after this one"))
+                refusals |= {429: "too many streams are open"}
+            for name, text in headers:
+                schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"}
+                operation.setdefault("parameters", []).append(
+                    {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
+                )
             for status, text in refusals.items():
                 content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
                 operation["responses"].setdefault(str(status), {"description": text, "content": content})
+            answered = operation["responses"][str(declared.status)]
             if declared.media is not None:
-                answered = operation["responses"][str(declared.status)]
                 answered["content"] = {declared.media: {"schema": {"type": "string"}}}
-            if declared.method == "GET":
+            elif declared.status == 202:
+                answered["headers"] = {"Location": {"description": "the job", "schema": {"type": "string"}}}
+            elif declared.method == "GET" and not declared.local:
+                answered["headers"] = {"ETag": {"description": "version of the answer", "schema": {"type": "string"}}}
                 operation["responses"].setdefault("304", {"description": "not changed"})
     _link(spec["paths"])
     return spec

@@ -118,3 +118,22 @@ def test_the_description_is_whole(shared: Appliance) -> None:
         if declared.role is not None:
             assert operation["x-role"] == declared.role.label
             assert {"401", "403"} <= set(operation["responses"])
+
+
+def test_headers_and_media_are_described(shared: Appliance) -> None:
+    paths = shared.get("/openapi.json")["paths"]
+
+    def parameters(path: str, method: str) -> set[str]:
+        return {parameter["name"] for parameter in paths[path][method].get("parameters", ())}
+
+    stream = paths["/api/v1/events"]["get"]
+    assert set(stream["responses"]["200"]["content"]) == {"text/event-stream"} and "429" in stream["responses"]
+    assert "Last-Event-ID" in parameters("/api/v1/events", "get")
+    for declared in DECLARATIONS.values():
+        path, method = re.sub(r"<(?:int:)?(\w+)>", r"{\1}", declared.path), declared.method.lower()
+        has_keys = method != "get" and declared.role is not None
+        assert ("Idempotency-Key" in parameters(path, method)) == has_keys, declared.name
+        headers = paths[path][method]["responses"][str(declared.status)].get("headers", {})
+        assert ("Location" in headers) == (declared.status == 202), declared.name
+    for path, tagged in (("/host-groups/{group_id}", True), ("/health/live", False), ("/metrics", False)):
+        assert ("ETag" in paths[f"/api/v1{path}"]["get"]["responses"]["200"].get("headers", {})) == tagged
