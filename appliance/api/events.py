@@ -39,7 +39,8 @@ def stream_events(call: Call) -> Response:
         last = call.request.last_event_id or ""
         with store.reading() as session:
             newest = session.scalar(select(func.max(Event.id))) or 0
-        after = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else newest
+        # After the database went back, the identifiers of new events are lower.
+        after = min(int(last), newest) if last.isascii() and last.isdigit() and len(last) < 18 else newest
     except BaseException:
         _free.release()
         raise
