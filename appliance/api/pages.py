@@ -15,7 +15,7 @@ def page[T, R](
 ) -> Page[R]:
     """A page of a list in memory, sorted by a unique `key`. `shown` makes the answer of an item."""
     begin = after(query)
-    return _page(answer, [item for item in items if begin is None or key(item) > begin], query, key, shown)
+    return _page(answer, sorted((item for item in items if begin is None or key(item) > begin), key=key), query, key, shown)
 
 
 def _page[T, R](

@@ -244,6 +244,23 @@ def test_pages_have_all_of_a_list_once(appliance: Appliance) -> None:
     assert audit == sorted(set(audit), reverse=True) and len(audit) == 25
 
 
+@pytest.mark.parametrize("path", ["/volumes", "/filesystems"])
+def test_pages_have_the_datasets_of_all_pools(path: str, appliance: Appliance) -> None:
+    """A cursor is a name: "tank-ssd/..." is before "tank/...", though the pools are in the other order."""
+    devices = [f"/dev/disk/by-id/ata-simulated-{number}" for number in (5, 6)]
+    appliance.job("POST", "/pools", {"name": "tank-ssd", "vdevs": [{"devices": devices, "redundancy": "mirror"}]})
+    for pool in ("tank", "tank-ssd"):
+        appliance.job("POST", "/datastores", {**GOOD, "name": f"of-{pool}", "pool": pool})
+        appliance.nfs_datastore(f"nfs-{pool}", pool=pool)
+    listed, cursor = [], ""
+    while cursor is not None:
+        page = appliance.get(f"{path}?limit=1{cursor and f'&cursor={cursor}'}")
+        listed += [item["dataset"] for item in page["items"]]
+        cursor = page["next_cursor"]
+    assert listed == sorted(item["dataset"] for item in appliance.get(path)["items"])
+    assert {name.split("/")[0] for name in listed} == {"tank", "tank-ssd"}
+
+
 @pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "cursor=%FF", "cursor=!", "unknown=1"])
 def test_a_bad_query_names_its_parameter(query: str, shared: Appliance) -> None:
     answer = shared.request("GET", f"/jobs?{query}")
