@@ -22,7 +22,8 @@ FINE = (Health.ONLINE, Health.AVAILABLE, Health.IN_USE)
 
 
 def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str] = ()) -> list[Finding]:
-    """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended, of missing redundancy.
+    """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended, of missing redundancy,
+    of a failmode other than "wait".
 
     `with_datastores` are names of pools that have some: of those that carry the system an alert is raised.
     """
@@ -69,6 +70,11 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
         text = f"Pool {pool.name} has no redundancy: if {names} fails, all its data is lost"
         remedy = f"Attach a second device to each: zvaai pool attach {quote(pool.name)} DEVICE NEW_DEVICE"
         yield Finding(f"{AREA}:redundancy:{pool.guid}", "warning", pool.name, text, remedy)
+    if pool.failmode != "wait" and not pool.readonly:
+        effect = "the server panics" if pool.failmode == "panic" else "hosts get errors, and VMs see damaged disks"
+        text = f"Pool {pool.name} has failmode={pool.failmode}: if its devices are lost, {effect}"
+        remedy = f"Let hosts wait for the devices: zpool set failmode=wait {quote(pool.name)}"
+        yield Finding(f"{AREA}:failmode:{pool.guid}", "warning", pool.name, text, remedy)
     if pool.error_count:
         text = f"pool {pool.name} has {pool.error_count} damaged files or blocks"
         yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, _data_remedy(pool))

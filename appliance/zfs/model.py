@@ -179,6 +179,7 @@ class Pool:
     """Space that cloning saves."""
     features: Mapping[str, FeatureState] = field(default_factory=dict)
     autotrim: bool = False
+    failmode: str = "wait"
     of_the_system: bool = False
     """The pool has the running system, so the root helper never changes it. The helper sets this."""
 

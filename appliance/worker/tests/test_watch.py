@@ -183,6 +183,15 @@ def test_damaged_data_says_how_to_find_and_restore_it(appliance: Appliance) -> N
     assert len(damaged) == 2 and all("zpool status -v tank" in remedy and "zvaai pool scrub tank" in remedy for remedy in damaged)
 
 
+def test_a_pool_whose_io_does_not_wait_for_lost_devices(appliance: Appliance) -> None:
+    pool = appliance.service.context.scan().pools[0]
+    assert not [finding for finding in pool_health.findings([pool], 3.0) if "failmode" in finding.text]
+    for failmode, effect in (("continue", "VMs see damaged disks"), ("panic", "the server panics")):
+        (finding,) = pool_health.findings([replace(pool, failmode=failmode)], 3.0)
+        assert finding.severity == "warning" and effect in finding.text
+        assert finding.remedy.endswith("zpool set failmode=wait tank")
+
+
 def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
     path = appliance.simulator.disks()[0].path
 

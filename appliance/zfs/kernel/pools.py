@@ -223,7 +223,8 @@ class KernelEngine(Snapshots, ZfsEngine):
             names.dataset_name(pool)
         if new_name is not None:
             names.pool_name(new_name)
-        options = ("-N", *(("-f",) if force else ()), *self._search)
+        # TrueNAS sets failmode=continue: then hosts get errors while devices are lost. Read-only pools ignore the option.
+        options = ("-N", "-o", "failmode=wait", *(("-f",) if force else ()), *self._search)
         request = Request("import", pool, new_name=new_name or pool)
         taken = {imported.name for imported in self.pools()}
         if (new_name or pool) in taken:

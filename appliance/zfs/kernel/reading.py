@@ -195,6 +195,7 @@ def pool(name: str, status: Json, listed: Json) -> Pool:
         health=health(status["state"]),
         readonly=text.get("readonly") == "on",
         autotrim=text.get("autotrim") == "on",
+        failmode=text.get("failmode", "wait"),
         error_count=number(status.get("error_count")),
         status=" ".join(str(status.get("status", "")).split()),
         action=" ".join(str(status.get("action", "")).split()),

@@ -135,6 +135,7 @@ class Pools(Datasets):
             free=max(0, space.raw - space.allocated),
             ashift=int(pool.properties.get("ashift", "12")),
             autotrim=pool.properties.get("autotrim") == "on",
+            failmode=pool.properties.get("failmode", "wait"),
             status=status.get(health, _DEGRADED_TEXT),
             action="" if health == Health.ONLINE else "Replace the device using 'zpool replace'.",
             scan=self._report_scan(pool),
@@ -548,6 +549,7 @@ class Pools(Datasets):
         if self._health(state) not in _WORKING:
             raise PoolUnavailable(state.name, "devices are missing")
         state.name, state.imported, state.last_host = name, True, None
+        state.properties["failmode"] = "wait"
         self.touched()
         for dataset in state.datasets.values():
             dataset.mounted = False

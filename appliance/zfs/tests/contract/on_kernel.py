@@ -98,6 +98,9 @@ class KernelHands:
         )
         run("zpool", "offline", "-f", pool, device)
 
+    def set_failmode(self, pool: str, failmode: str) -> None:
+        run("zpool", "set", f"failmode={failmode}", pool)
+
     def used_elsewhere(self, pool: str) -> None:
         """Imports it as another host, with the device paths from before the export."""
         parameter = Path("/sys/module/spl/parameters/spl_hostid")

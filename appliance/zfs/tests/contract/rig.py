@@ -41,6 +41,9 @@ class Hands(Protocol):
     def damage(self, device: str) -> None:
         """The device of a pool fails."""
 
+    def set_failmode(self, pool: str, failmode: str) -> None:
+        """Sets the pool's `failmode`, as TrueNAS does."""
+
     def used_elsewhere(self, pool: str) -> None:
         """Marks an exported pool as used by another system."""
 

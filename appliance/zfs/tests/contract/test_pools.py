@@ -108,6 +108,8 @@ def test_out_and_in_with_the_same_identity(rig: Rig) -> None:
     volume = "life/volume"
     rig.engine.create_volume(volume, MIB, properties={"zvaai:naa": "6589"})
     guid = rig.engine.volume(volume).guid
+    rig.hands.set_failmode("life", "continue")
+    assert rig.engine.pool("life").failmode == "continue"
     with rig.hands.opened(volume), pytest.raises(DatasetBusy):
         rig.engine.export_pool("life")
     rig.engine.export_pool("life")
@@ -121,6 +123,7 @@ def test_out_and_in_with_the_same_identity(rig: Rig) -> None:
         rig.engine.import_pool("life", new_name="taken")
     rig.engine.export_pool("taken")
     assert rig.engine.import_pool(str(made.guid), new_name="renamed").guid == made.guid
+    assert rig.engine.pool("renamed").failmode == "wait", "I/O waits for lost devices"
     assert rig.engine.volume("renamed/volume").guid == guid
     assert rig.engine.volume("renamed/volume").properties["zvaai:naa"].value == "6589"
     with pytest.raises(NoSuchPool):
