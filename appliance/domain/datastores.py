@@ -25,6 +25,7 @@ from appliance.domain.hosts import group
 from appliance.domain.identity import Copy, Identity, has_its_guid, judge_all
 from appliance.domain.thick import with_slack, without_slack
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
+from appliance.zfs.properties import thick_refreservation
 
 SMALLEST = 1 << 30
 LARGEST = 64 << 40
@@ -32,6 +33,8 @@ LARGEST = 64 << 40
 GRANULARITY = 1 << 20
 BLOCK_SIZE = RECORD_SIZE = 65536
 """Clones of VMFS files and VMDKs meet their time bound, at a third of the metadata of 16K (docs/measured.md)."""
+LARGEST_BLOCK = 131072
+"""Of new volumes. Adopted ones can have more."""
 LUNS = 1024
 """LUNs that ESXi can use at a time."""
 
@@ -106,7 +109,10 @@ class Datastore:
     @property
     def guaranteed(self) -> int:
         """Lowest refreservation of a thick datastore."""
-        return self.size if self.kind == VMFS else with_slack(self.size)
+        if self.kind == NFS:
+            return with_slack(self.size)
+        # On raidz, OpenZFS can reserve less for larger blocks.
+        return thick_refreservation(self.size, self.block_size) if self.block_size <= LARGEST_BLOCK else self.size
 
 
 @dataclass(frozen=True)

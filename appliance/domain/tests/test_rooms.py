@@ -14,7 +14,7 @@ ENTRY = ROOT / "worker/__main__.py"
 """The process: it puts worker and API together."""
 MAY = {
     "database": set(),
-    "domain": {"database", "zfs.model", "zfs.names", "zfs.errors"},
+    "domain": {"database", "zfs.model", "zfs.names", "zfs.errors", "zfs.properties"},
     "zfs": set(),
     "dataplane": set(),
     "helper": {"zfs", "dataplane.ganesha", "dataplane.ganesha_dbus"},

@@ -16,6 +16,7 @@ from appliance.worker import reservations, thick
 from appliance.worker.tests.test_files import until
 from appliance.zfs.errors import OutOfSpace, PoolBusy, UnexpectedFailure
 from appliance.zfs.model import Volume
+from appliance.zfs.properties import thick_refreservation
 
 
 def volume(appliance: Appliance, name: str) -> Volume:
@@ -49,6 +50,19 @@ def test_a_missing_refreservation_is_set_again_once(appliance: Appliance) -> Non
     appliance.simulator.set_properties(volume(appliance, "first").name, {"refreservation": "none"})
     appliance.request("POST", "/reconcile")
     assert volume(appliance, "first").refreservation == usual
+    reconciled = appliance.request("POST", "/reconcile").json
+    assert reconciled is not None and reconciled["differences"] == []
+
+
+@pytest.mark.parametrize(("block_size", "metadata"), [(16384, True), (1 << 20, False)])
+def test_an_adopted_one_has_its_metadata_reserved_too(block_size: int, metadata: bool, appliance: Appliance) -> None:
+    """TrueNAS reserves only the size."""
+    simulator = appliance.simulator
+    simulator.create_volume("tank/old", GIB, volblocksize=block_size, properties={"refreservation": str(GIB)})
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})
+    appliance.request("POST", "/reconcile")
+    usual = thick_refreservation(GIB, block_size) if metadata else GIB
+    assert simulator.volume("tank/old").refreservation == usual
     reconciled = appliance.request("POST", "/reconcile").json
     assert reconciled is not None and reconciled["differences"] == []
 
@@ -109,7 +123,8 @@ def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
     appliance.request("POST", "/reconcile")
     appliance.service.periodic.capacity()
     (alert,) = appliance.get("/alerts")["items"]
-    assert alert["subject"] == store and f"0 of {GIB} bytes reserved" in alert["text"]
+    usual = thick_refreservation(GIB, volume(appliance, "first").volblocksize)
+    assert alert["subject"] == store and f"0 of {usual} bytes reserved" in alert["text"]
 
 
 def test_thick_and_thin_again(appliance: Appliance) -> None:

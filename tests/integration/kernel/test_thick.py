@@ -166,6 +166,9 @@ def test_a_refreservation_is_reported_and_never_changed(small_pool: ShortPool, s
     assert listed(small_target)["provisioning"] == "thick"
     wait_for(lambda: listed(small_target)["covered"] is False, "it is not covered", timeout=60)
     wait_for(lambda: "refreservation" in str(space(small_target)["problem"]), "the problem is reported", timeout=60)
+    run("zfs", "set", f"refreservation={SIZE}", f"{small_pool.name}/one")
+    wait_for(lambda: listed(small_target)["refreservation_bytes"] == SIZE, "the new value is seen", timeout=60)
+    assert listed(small_target)["covered"] is False, "its metadata has no room"
     run("zfs", "set", "refreservation=auto", f"{small_pool.name}/one")
     reserved = small_pool.number("one", "refreservation")
     wait_for(lambda: listed(small_target)["covered"] is True, "it is covered", timeout=60)

@@ -220,9 +220,10 @@ fn zvol_space(
     dataset: &Dataset,
     known: &mut KnownLun,
 ) -> LunSpace {
-    let size = unit.volume().geometry().size_bytes;
-    let covered =
-        (lun.provisioning == ProvisioningChoice::Thick).then_some(dataset.refreservation >= size);
+    let geometry = unit.volume().geometry();
+    let size = geometry.size_bytes;
+    let covered = (lun.provisioning == ProvisioningChoice::Thick)
+        .then_some(dataset.covers(size, geometry.physical_block_bytes));
     let headroom = terms.lun_headroom;
     let held = dataset.reserved_bytes();
     known.covered = covered == Some(true);

@@ -62,6 +62,24 @@ impl Dataset {
         self.used_by_refreservation + by_reservation
     }
 
+    /// Whether its `refreservation` has room for all its data and metadata. What raidz takes for padding is not checked.
+    ///
+    /// As libzfs's `zvol_volsize_to_reservation()` without raidz: seven levels of the metadnode, and indirect blocks of 1024
+    /// pointers, each twice. On raidz it can be less for blocks above 128K, so their metadata does not count.
+    pub fn covers(&self, volsize: u64, volblocksize: u32) -> bool {
+        let mut metadata = 0;
+        if volblocksize <= 128 << 10 {
+            let mut blocks = volsize / u64::from(volblocksize);
+            let mut indirect = 7;
+            while blocks > 1 {
+                blocks = blocks.div_ceil(1024);
+                indirect += blocks;
+            }
+            metadata = indirect * 2 * (128 << 10);
+        }
+        self.refreservation >= volsize.saturating_add(metadata)
+    }
+
     /// What it can take before it uses its reservation. Other datasets can take the same space. Quotas are ignored.
     pub fn unreserved_bytes(&self) -> u64 {
         self.available.saturating_sub(self.reserved_bytes())
@@ -197,6 +215,23 @@ mod tests {
             (50, 30)
         );
         assert_eq!(parse_dataset("tank\t1\t2"), None);
+    }
+
+    #[test]
+    fn a_refreservation_covers_data_and_metadata() {
+        // 64 MiB: what `zfs set refreservation=auto` set without raidz, and the least of 1M blocks.
+        for (block, auto) in [
+            (16 << 10, 70_254_592),
+            (64 << 10, 69_206_016),
+            (1 << 20, 64 << 20),
+        ] {
+            let of = |refreservation| Dataset {
+                refreservation,
+                ..Dataset::default()
+            };
+            assert!(of(auto).covers(64 << 20, block), "{block}");
+            assert!(!of(auto - 1).covers(64 << 20, block), "{block}");
+        }
     }
 
     #[test]
