@@ -29,7 +29,8 @@ RESERVATIONS = "zvaai-reservations"
 _OF_RESERVATIONS = ".reservations-"
 """Its mountpoint, followed by the pool's GUID."""
 
-SAFE = {"setuid": "off", "devices": "off", "exec": "off"}
+SAFE = {"setuid": "off", "devices": "off", "exec": "off", "sharenfs": "off", "sharesmb": "off"}
+"""Properties of each mount. The file system at a pool's root can share all below it: without a server for it, creation fails."""
 _log = logging.getLogger("zvaai-helper")
 
 

@@ -54,7 +54,7 @@ class VolumeLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=dom
 
     def make(self, context: Context, dataset: str, path: str, user_properties: Mapping[str, str]) -> int:
         """Creates it with these user properties; its GUID. Raises ZfsError."""
-        properties = {"compression": self.compression, "sync": self.sync, **_threading(), **user_properties}
+        properties = {**self._properties(), **user_properties}
         made = context.engine.create_volume(
             dataset, self.size, volblocksize=self.block_size, thick=self.thick, properties=properties
         )
@@ -62,8 +62,10 @@ class VolumeLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=dom
 
     def clone_properties(self, path: str) -> dict[str, str]:
         """A clone inherits nothing from its origin."""
-        properties = {"compression": self.compression, "sync": self.sync, **_threading()}
-        return properties | ({"refreservation": str(self.refreservation)} if self.thick else {})
+        return self._properties() | ({"refreservation": str(self.refreservation)} if self.thick else {})
+
+    def _properties(self) -> dict[str, str]:
+        return {"compression": self.compression, "sync": self.sync, "readonly": "off", **_threading()}
 
 
 class FilesystemLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
@@ -80,6 +82,7 @@ class FilesystemLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag
         # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
         properties = {"acltype": "posix", "xattr": "sa", "atime": "off", "canmount": "on", "mountpoint": path}
         properties |= {"compression": self.compression, "sync": self.sync, "recordsize": str(self.record_size)}
+        properties["readonly"] = "off"
         sized = thick.sized(self.size, thick=self.thick)
         return properties | {name: value for name, value in sized.items() if value != "none"}
 

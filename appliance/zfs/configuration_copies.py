@@ -112,7 +112,7 @@ class PoolCopies(ConfigurationCopies):
             self._engine.filesystem(name)
             return self._mounted(pool)
         properties = {"mountpoint": "none", "canmount": "noauto", "sync": "standard", "atime": "off", "quota": str(QUOTA)}
-        properties |= {"setuid": "off", "devices": "off", "exec": "off"}
+        properties |= {"setuid": "off", "devices": "off", "exec": "off", "sharenfs": "off", "sharesmb": "off", "readonly": "off"}
         with contextlib.suppress(DatasetExists):
             try:
                 self._engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})

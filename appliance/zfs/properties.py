@@ -89,6 +89,8 @@ SETTABLE: Mapping[str, Native] = {
     "refreservation": _size(_B, "auto"),
     "reservation": _size(_B),
     "setuid": _choice(_F, "on", *_ON_OFF),
+    "sharenfs": _choice(_F, "off", "off"),
+    "sharesmb": _choice(_F, "off", "off"),
     "sync": _choice(_B, "standard", "standard", "always", "disabled"),
     "volthreading": Native(_V, "on", _ON_OFF, frozenset(_ON_OFF).__contains__, inherited=False),
     "xattr": _choice(_F, "sa", "on", "off", "sa", "dir"),

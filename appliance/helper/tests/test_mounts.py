@@ -18,7 +18,7 @@ from appliance.helper.mounts import RESERVATIONS, give_folder, is_allowed, pools
 from appliance.helper.server import Server
 from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import DatasetBusy, Refused, UnexpectedFailure
+from appliance.zfs.errors import DatasetBusy, Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.model import Redundancy, VdevSpec
 from appliance.zfs.mountinfo import mounted_at, topmost
 
@@ -67,6 +67,20 @@ def test_created_file_systems_are_safe(client: HelperClient, simulator: Simulato
     devices = tuple(disk.path for disk in simulator.disks()[2:4])
     client.create_pool("other", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
     assert is_safe(simulator, "other")
+
+
+@pytest.mark.parametrize("share", ["sharenfs", "sharesmb"])
+def test_created_file_systems_are_not_shared(share: str, client: HelperClient, simulator: Simulator) -> None:
+    """The pool's root shares what lies below it, and no server for that is installed."""
+    simulator.pool_state("tank").datasets[""].local[share] = "on"
+    client.create_filesystem("tank/a", properties={"mountpoint": "/srv/zvaai/a"})
+    client.snapshot(["tank/a@s"])
+    client.clone("tank/a@s", "tank/clone", properties={"mountpoint": "/srv/zvaai/clone"})
+    for name in ("tank/a", "tank/clone"):
+        created = simulator.filesystem(name)
+        assert created.mounted and created.properties[share].value == "off"
+    with pytest.raises(ZfsError):
+        client.set_properties("tank/a", {share: "on"})
 
 
 def test_no_mountpoint_is_inherited(client: HelperClient, simulator: Simulator) -> None:

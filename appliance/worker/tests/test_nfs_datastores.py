@@ -18,6 +18,7 @@ from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnrea
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.addresses import Address
 from appliance.domain.exports import IDLE_SECONDS
+from appliance.worker import reservations
 from appliance.zfs.errors import DatasetBusy, OutOfSpace
 from appliance.zfs.model import Property, Source
 
@@ -384,6 +385,17 @@ def test_unsuitable_datasets_are_not_adopted(setting: str, appliance: Appliance,
         monkeypatch.setattr(simulator, "properties", lambda dataset: dict(properties_of(dataset)) | shared)
     problem = refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})
     assert f"zfs set {'refquota' if name == 'quota' else name}=" in problem["detail"]
+
+
+def test_datastores_of_a_read_only_pool_root_can_be_written(appliance: Appliance) -> None:
+    simulator = appliance.simulator
+    simulator.set_properties("tank", {"readonly": "on"})
+    for store in (appliance.datastore("vmfs"), appliance.nfs_datastore("nfs")):
+        appliance.job("POST", f"/datastores/{store}/clone", {"name": f"clone-{store[:8]}"})
+    names = [f"tank/{reservations.DATASET}", *(store.dataset for store in appliance.service.context.datastores())]
+    assert len(names) == 5
+    for name in names:
+        assert simulator.properties(name)["readonly"].value == "off", name
 
 
 def test_a_hidden_file_system_is_not_adopted(appliance: Appliance) -> None:

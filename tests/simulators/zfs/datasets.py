@@ -176,6 +176,7 @@ class Datasets(Core):
         pool, path, dataset = self._create(name, local, key, NEW_FILESYSTEM_BYTES)
         dataset.mounted = self.mounts_itself(pool, path)
         self.changed(pool)
+        self.check_shares(pool, path)
         return self.report_filesystem(pool, path, dataset)
 
     def _create(self, name: str, local: dict[str, str], key: bytes | None, size: int) -> tuple[PoolState, str, DatasetState]:
@@ -201,6 +202,12 @@ class Datasets(Core):
         root = self.encryption_root(pool, path)
         key = root is None or root[1].key_loaded
         return bool(key and can and can.value == "on" and where and where.value.startswith("/"))
+
+    def check_shares(self, pool: PoolState, path: str) -> None:
+        """Without an NFS or SMB server `zfs create` and `zfs clone` fail, and the file system exists."""
+        shares = [self.effective(pool, path, name) for name in ("sharenfs", "sharesmb")]
+        if pool.datasets[path].mounted and any(share and share.value != "off" for share in shares):
+            raise UnexpectedFailure("create", "filesystem successfully created, but not shared")
 
     @operation
     def grow_volume(self, name: str, volsize: int) -> Volume:

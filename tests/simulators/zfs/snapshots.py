@@ -193,3 +193,4 @@ class Snapshots(PropertiesAndKeys):
         self.touched()
         made.mounted = not made.is_volume and self.mounts_itself(pool, path)
         self.changed(pool)
+        self.check_shares(pool, path)

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 from support.zfs import destroy_pool
 
 from appliance.helper.client import connect
+from appliance.worker import reservations
+from appliance.worker.kinds import FilesystemLayout, VolumeLayout
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.tests.contract.on_kernel import wait_for as wait_for_link
 
@@ -110,6 +113,32 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
     assert begun.count("create_volume") == 1 and begun.count("create_filesystem") == 2, "what was refused is no change"
     assert all(line["user"] == NOBODY for line in audit if line["audit"] == "begun")
     assert "kkkk" not in log.read_text() and "a2tr" not in log.read_text()
+
+
+def test_a_shared_read_only_root_of_a_pool_is_not_inherited(helper: tuple[Path, Path]) -> None:
+    """`zfs create` of a shared file system fails here, where no NFS or SMB server is installed."""
+    client = connect(helper[0])
+    root = ("-O", "mountpoint=none", "-O", "sharenfs=on", "-O", "sharesmb=on", "-O", "readonly=on")
+    run("zpool", "create", "-f", *root, "unprivileged", *DEVICES)
+    pool = client.pool("unprivileged")
+    reservations.ensure(client, pool, None, first=True)
+    client.write_copy("unprivileged", str(uuid.UUID(int=1)), 1, "copy")
+    common: dict[str, Any] = {"size": 16 << 20, "compression": "lz4", "sync": "standard", "thick": False, "refreservation": 0}
+    files, blocks = FilesystemLayout(**common, record_size=65536), VolumeLayout(**common, block_size=65536)
+    client.create_filesystem("unprivileged/fs", properties=files.clone_properties("/srv/zvaai/fs"))
+    client.set_properties("unprivileged/fs", {"canmount": "noauto"})
+    client.set_properties("unprivileged/fs", {"canmount": "on"})
+    client.create_volume("unprivileged/vol", 16 << 20, properties=blocks.clone_properties(""))
+    client.snapshot(["unprivileged/fs@s", "unprivileged/vol@s"])
+    client.clone("unprivileged/fs@s", "unprivileged/fs2", properties=files.clone_properties("/srv/zvaai/fs2"))
+    client.clone("unprivileged/vol@s", "unprivileged/vol2", properties=blocks.clone_properties(""))
+    for folder in ("/srv/zvaai/fs", "/srv/zvaai/fs2", reservations.mountpoint(pool)):
+        Path(folder, "file").write_text("text")
+    for name in ("vol", "vol2"):
+        wait_for_link(f"/dev/zvol/unprivileged/{name}")
+        Path(f"/dev/zvol/unprivileged/{name}").write_bytes(bytes(4096))
+    shares = run("zfs", "get", "-H", "-o", "name,value", "-t", "filesystem", "-r", "sharenfs,sharesmb", "unprivileged").split()
+    assert {name for name, value in zip(shares[::2], shares[1::2], strict=True) if value != "off"} == {"unprivileged"}
 
 
 def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> None:
