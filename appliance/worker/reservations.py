@@ -88,6 +88,7 @@ def folders(
 def _create(engine: ZfsEngine, name: str, where: str) -> Filesystem:
     # The response to a host follows the sync of its file, which only sync=disabled would defeat.
     properties = {"mountpoint": where, "canmount": "on", "sync": "standard", "atime": "off", "readonly": "off"}
+    properties["encryption"] = "off"  # the root's key may be away after a boot
     try:
         return engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})
     except zfs.OutOfSpace:

@@ -112,6 +112,7 @@ class PoolCopies(ConfigurationCopies):
             self._engine.filesystem(name)
             return self._mounted(pool)
         properties = {"mountpoint": "none", "canmount": "noauto", "sync": "standard", "atime": "off", "quota": str(QUOTA)}
+        properties["encryption"] = "off"  # `zvaai recover` needs no key of the pool
         properties |= {"setuid": "off", "devices": "off", "exec": "off", "sharenfs": "off", "sharesmb": "off", "readonly": "off"}
         with contextlib.suppress(DatasetExists):
             try:

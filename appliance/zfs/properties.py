@@ -80,6 +80,7 @@ SETTABLE: Mapping[str, Native] = {
     "compression": _choice(_B, "on", *_COMPRESSION, *_ZSTD),
     "copies": _choice(_B, "1", "1", "2", "3"),
     "devices": _choice(_F, "on", *_ON_OFF),
+    "encryption": Native(_F, "off", ("off",), frozenset(("off",)).__contains__, inherited=False),
     "exec": _choice(_F, "on", *_ON_OFF),
     "mountpoint": Native(_F, "/", ("none", "legacy", "an absolute path"), _mountpoint),
     "quota": _size(_F),
@@ -97,8 +98,10 @@ SETTABLE: Mapping[str, Native] = {
 }
 """Properties allowed in set_properties and in create operations."""
 
-SHOWN: Mapping[str, Native] = {**SETTABLE, "dedup": Native(_B, "off", ("what zfsprops(7) names",), lambda _value: False)}
-"""Native properties in Volume.properties and Filesystem.properties, if the kind has them."""
+SHOWN: Mapping[str, Native] = {name: native for name, native in SETTABLE.items() if name != "encryption"} | {
+    "dedup": Native(_B, "off", ("what zfsprops(7) names",), lambda _value: False)
+}
+"""Native properties in Volume.properties and Filesystem.properties, if the kind has them. Encryption has a separate field."""
 
 POOL_SETTABLE: Mapping[str, Native] = {
     "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),

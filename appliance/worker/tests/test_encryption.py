@@ -10,6 +10,7 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 from simulators.target import TargetSimulator
 
 from appliance.domain.access import Role
+from appliance.worker import reservations
 from appliance.zfs.keys import StoredKeys
 from appliance.zfs.model import KeyStatus
 
@@ -55,6 +56,19 @@ def test_all_operations_with_one_key(appliance: Appliance) -> None:
     appliance.job("DELETE", f"/datastores/{clone}")
     appliance.job("POST", f"/datastores/{clone}/purge")
     assert len(appliance.simulator.volumes(ROOT)) == 2
+
+
+def test_reservations_need_no_key_of_the_pools_root(appliance: Appliance) -> None:
+    root = appliance.simulator.pool_state("tank").datasets[""]
+    root.algorithm, root.key_loaded = "aes-256-gcm", True
+    appliance.datastore("first")
+    appliance.simulator.export_pool("tank")
+    appliance.simulator.import_pool("tank")
+    locked = appliance.simulator.filesystem("tank").encryption
+    assert locked is not None and locked.key_status == KeyStatus.UNAVAILABLE
+    filesystem = appliance.simulator.filesystem(f"tank/{reservations.DATASET}")
+    reservations.ensure(appliance.simulator, appliance.simulator.pool("tank"), filesystem, first=False)
+    assert filesystem.encryption is None and appliance.simulator.filesystem(filesystem.name).mounted
 
 
 def test_an_adopted_datastore_stays_below_the_root_of_its_key(appliance: Appliance) -> None:

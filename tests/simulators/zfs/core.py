@@ -210,7 +210,7 @@ class Core:
         """The encryption root, or None for an unencrypted dataset."""
         at = path
         while pool.datasets[at].algorithm is None:
-            if not at:
+            if not at or pool.datasets[at].local.get("encryption") == "off":
                 return None
             at = parent_of(at)
         return at, pool.datasets[at]

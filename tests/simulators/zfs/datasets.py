@@ -184,7 +184,7 @@ class Datasets(Core):
             raise WrongKey(name)
         pool, path = self.find_parent_of_new(name)
         above = self.encryption_root(pool, parent_of(path))
-        if above and not above[1].key_loaded:
+        if above and not above[1].key_loaded and "encryption" not in local:
             raise KeyNotLoaded(pool.full_name(above[0]))
         dataset = DatasetState(guid=self.new_guid(), createtxg=pool.txg, creation=self.now(), local=without_none(local))
         dataset.blocks = ((pool.txg, size),)

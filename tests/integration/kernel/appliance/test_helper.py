@@ -141,6 +141,22 @@ def test_a_shared_read_only_root_of_a_pool_is_not_inherited(helper: tuple[Path, 
     assert {name for name, value in zip(shares[::2], shares[1::2], strict=True) if value != "off"} == {"unprivileged"}
 
 
+def test_reservations_and_copies_need_no_key_of_the_pools_root(helper: tuple[Path, Path], tmp_path: Path) -> None:
+    client, key = connect(helper[0]), tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    root = ("-O", "mountpoint=none", "-O", "encryption=on", "-O", "keyformat=raw", "-O", f"keylocation=file://{key}")
+    run("zpool", "create", "-f", *root, "unprivileged", *DEVICES)
+    pool = client.pool("unprivileged")
+    reservations.ensure(client, pool, None, first=True)
+    client.write_copy("unprivileged", str(uuid.UUID(int=1)), 1, "copy")
+    Path(reservations.mountpoint(pool), "file").write_text("text")
+    client.export_pool("unprivileged")
+    client.import_pool("unprivileged")
+    assert run("zfs", "get", "-H", "-o", "value", "keystatus", "unprivileged").strip() == "unavailable"
+    assert client.read_copies("unprivileged") == ["copy"]
+    assert Path(reservations.mountpoint(pool), "file").read_text() == "text"
+
+
 def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> None:
     """OpenZFS 2.3 itself would wait in the kernel for the last close, and block new opens."""
     path, _ = helper
