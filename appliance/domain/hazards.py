@@ -11,6 +11,7 @@ from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 from appliance.updates import without_openzfs
+from appliance.zfs.names import zvol_link
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
 PORTALS = "portals"
@@ -104,7 +105,7 @@ def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]
             "warning",
             store.id,
             f"The zvol of {store.name} is set to write through: a power cut loses writes that hosts believe are stable",
-            f'echo "write back" > /sys/block/$(basename $(realpath /dev/zvol/{store.dataset}))/queue/write_cache; '
+            f'echo "write back" > /sys/block/$(basename $(realpath {zvol_link(store.dataset)}))/queue/write_cache; '
             "if Linux refuses that, export and import the pool",
         )
         for store in stores

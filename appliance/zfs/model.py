@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from appliance.zfs.names import zvol_link
+
 # --- properties
 
 
@@ -333,7 +335,7 @@ class Volume(Dataset):
     @property
     def device(self) -> str:
         """udev's link, which appears some milliseconds after the volume."""
-        return f"/dev/zvol/{self.name}"
+        return zvol_link(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,11 @@ def _length(name: str) -> None:
         raise InvalidName(name[:300], f"longer than {MAX_NAME_BYTES} bytes")
 
 
+def zvol_link(volume: str) -> str:
+    """udev's link to a volume: zvol_id of OpenZFS puts "+" for each space, as no name has "+"."""
+    return f"/dev/zvol/{volume.replace(' ', '+')}"
+
+
 def pool_name(name: str) -> str:
     _length(name)
     if not _POOL.fullmatch(name):

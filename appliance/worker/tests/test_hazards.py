@@ -2,6 +2,7 @@
 """Alerts before something hurts: writes that a power cut loses, a certificate that ends or was renewed, a token that ends."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +46,9 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
     appliance.target.write_through = {appliance.get(f"/datastores/{store}")["uuid"]}
     (alert,) = alerts(appliance, hazards.QUEUE)
     assert alert["subject"] == store and "risky" in alert["text"] and "write back" in alert["remedy"]
+    (risky,) = (store for store in appliance.service.context.datastores() if store.name == "risky")
+    (finding,) = hazards.of_queues([replace(risky, dataset="tank/a b")], {risky.uuid})
+    assert "realpath /dev/zvol/tank/a+b)" in finding.remedy
     appliance.target.write_through = set()
     assert alerts(appliance, hazards.QUEUE) == []
 

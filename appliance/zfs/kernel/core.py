@@ -105,7 +105,7 @@ class Core(ABC):
         """Waits until udev has made the links of new or renamed volumes, DEVICE_SECONDS at most; later ones are served later."""
         until = time.monotonic() + DEVICE_SECONDS
         for name in volumes:
-            link = f"/dev/zvol/{name}"
+            link = names.zvol_link(name)
             while not Path(link).exists() and time.monotonic() < until:
                 time.sleep(0.01)
 
@@ -157,7 +157,7 @@ class Core(ABC):
 
     def _device_of(self, name: str) -> Path | None:
         """Block device of a volume; None without one. Raises HoldersUnknown if udev has not made its link (yet)."""
-        link = Path("/dev/zvol", name)
+        link = Path(names.zvol_link(name))
         with contextlib.suppress(OSError):
             if link.is_symlink():
                 return link.resolve(strict=True)

@@ -313,7 +313,7 @@ class Datasets(Core):
     def _volumes(self, root: str) -> list[str]:
         """Names of the volume, or of those below a file system."""
         words = ("list", "-H", "-o", "name", "-t", "volume", "-r", root)
-        return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().split()
+        return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().splitlines()
 
     def _check_encryption_root(self, name: str) -> None:
         names.dataset_name(name)

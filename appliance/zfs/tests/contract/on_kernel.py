@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.names import zvol_link
 from appliance.zfs.tests.contract.rig import MIB, Rig
 
 MEMORY = Path("/dev/shm")
@@ -32,7 +33,7 @@ class KernelHands:
         self._written: Counter[str] = Counter()
 
     def write(self, name: str, size: int) -> None:
-        device = f"/dev/zvol/{name}"
+        device = zvol_link(name)
         wait_for(device)
         seek = self._written[name]
         run(
@@ -54,8 +55,8 @@ class KernelHands:
         if where.startswith("/"):
             program = subprocess.Popen(["sleep", "1000"], cwd=where)
         else:
-            wait_for(f"/dev/zvol/{name}")
-            with Path(f"/dev/zvol/{name}").open("rb") as file:
+            wait_for(zvol_link(name))
+            with Path(zvol_link(name)).open("rb") as file:
                 program = subprocess.Popen(["sleep", "1000"], stdin=file)
         try:
             yield

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 
@@ -21,8 +22,25 @@ from appliance.zfs.errors import (
     SnapshotHeld,
     UnexpectedFailure,
 )
+from appliance.zfs.kernel.core import DEVICE_SECONDS
 from appliance.zfs.model import DependantKind
 from appliance.zfs.tests.contract.rig import MIB, Rig
+
+
+def test_a_volume_with_a_space_in_its_name(rig: Rig) -> None:
+    """The links of udev have "+" there."""
+    rig.engine.create_filesystem(above := rig.name("with space"))
+    name, other = f"{above}/a b", f"{above}/c d"
+    assert rig.engine.create_volume(name, 16 * MIB).device == f"/dev/zvol/{name.replace(' ', '+')}"
+    with rig.hands.opened(name):
+        assert len(rig.engine.holders(name)) == 1
+    rig.engine.snapshot([f"{name}@s"])
+    rig.engine.rollback(f"{name}@s")
+    began = time.monotonic()
+    rig.engine.rename(name, other)
+    assert time.monotonic() - began < DEVICE_SECONDS, "the link was found"
+    rig.engine.destroy(other, with_snapshots=True)
+    rig.engine.destroy(above)
 
 
 def test_thin_volume(rig: Rig) -> None:

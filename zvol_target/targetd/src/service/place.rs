@@ -74,7 +74,7 @@ impl Place<'_> {
         let served = running.filter(|running| matches!(running.state, LunState::Serving { .. }));
         served
             .and_then(|running| running.unit.volume().dataset())
-            .is_some_and(|dataset| path == Path::new("/dev/zvol").join(dataset))
+            .is_some_and(|dataset| path == volume::zfs::link_of(&dataset))
     }
 
     /// Refuses a GUID that the served volume does not have. A unit that is not served is checked when it is opened.

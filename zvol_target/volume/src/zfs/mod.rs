@@ -10,6 +10,7 @@ mod transaction_groups;
 
 use std::fs::File;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use program::{output_of, refused, run};
 
@@ -103,6 +104,11 @@ pub struct Pool {
 /// ENOTTY: it is not a zvol.
 pub fn dataset_of(zvol: &File) -> io::Result<String> {
     ioctl::zvol_name(zvol)
+}
+
+/// The link of udev to a zvol. `zvol_id` of OpenZFS puts `+` for each space, as no name has `+`.
+pub fn link_of(zvol: &str) -> PathBuf {
+    Path::new("/dev/zvol").join(zvol.replace(' ', "+"))
 }
 
 /// The pool of a dataset.
@@ -232,6 +238,11 @@ mod tests {
             assert!(of(auto).covers(64 << 20, block), "{block}");
             assert!(!of(auto - 1).covers(64 << 20, block), "{block}");
         }
+    }
+
+    #[test]
+    fn a_link_has_no_space() {
+        assert_eq!(link_of("a b/c d"), Path::new("/dev/zvol/a+b/c+d"));
     }
 
     #[test]
