@@ -55,21 +55,22 @@ def check_change(context: Context, store: Datastore, request: DatastoreUpdate) -
 
 
 def check_properties(context: Context, dataset: str, record_size: int | None) -> None:
-    """Refuses a dataset, or the name of a new one, whose blocks would be shared by deduplication. A file system, which has a
-    record size, is refused too if its files take more than their size: the NFS server counts sizes, and its quota what is taken.
+    """Refuses a dataset, or the name of a new one, whose blocks would be shared by deduplication, or are stored more than once. A
+    file system, which has a record size, is refused too if its files take more than their size for another reason: the NFS server
+    counts sizes, and its quota what is taken.
     """
     existing, properties = _existing(context, dataset)
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
         raise ConflictError(f"{reason}. Make it thin, or run: zfs set dedup=off {quote(existing)}")
-    if record_size is None:
-        return
     copies = properties.get("copies")
-    if copies is not None and copies.value != "1":
-        reason = f"its files would take {copies.value} times their size (copies={copies.value})"
+    if copies is not None and copies.value != "1":  # OpenZFS reserves a volume's size once
+        reason = f"its data would take {copies.value} times its size (copies={copies.value})"
         raise ConflictError(f"{reason}. Make it thin, or run: zfs set copies=1 {quote(existing)}")
     name = dataset.partition("/")[0]
+    if record_size is None:
+        return
     if record_size < PARITY_RECORD_SIZE and any(pool.name == name and has_parity(pool) for pool in context.scan(60).pools):
         reason = f"on raidz and draid, records of {record_size} bytes can take more than their size"
         raise ConflictError(f"{reason}. Use a new datastore of record size {PARITY_RECORD_SIZE} or more, or make it thin", [name])

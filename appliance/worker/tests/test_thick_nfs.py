@@ -307,12 +307,18 @@ def test_records_that_take_more_than_their_size_are_not_thick(appliance: Applian
     assert (details(appliance, store)["block_size"], details(appliance, made)["block_size"]) == (65536, 131072)
 
 
-def test_copies_that_take_more_than_the_size_are_not_thick(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = appliance.nfs_datastore("first")
+@pytest.mark.parametrize("kind", ["nfs", "vmfs"])
+def test_copies_that_take_more_than_the_size_are_not_thick(
+    kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenZFS reserves a volume's size once."""
+    store = appliance.datastore("first", kind=kind)
     really, copies = appliance.simulator.properties, Property("2", Source.INHERITED, "tank")
     monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "copies": copies})
     assert "zfs set copies=1 tank/" in refused(appliance, "PATCH", f"/datastores/{store}", {"thick": True})["detail"]
-    appliance.datastore("second", kind="vmfs", thick=True)
+    new = {"kind": kind, "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
+    assert "zfs set copies=1 tank/" in refused(appliance, "POST", "/datastores", new)["detail"]
+    appliance.datastore("third", kind=kind)
 
 
 def test_no_file_is_cloned_or_restored_while_it_becomes_thick(appliance: Appliance) -> None:
