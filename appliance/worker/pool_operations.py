@@ -245,7 +245,7 @@ def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
     if any(pool.name == name for pool in context.engine.pools()):
         raise zfs.PoolExists(name)
     if pool.health not in (Health.ONLINE, Health.DEGRADED):
-        raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
+        raise ConflictError(f"Cannot import {pool.name}: it is {pool.health}. {pool.status} {pool.action}".strip())
     if pool.last_host is not None and not plan.force:
         raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
     return pool

@@ -2,6 +2,7 @@
 """Pools by the API: made, extended, mended, exported and imported under another appliance."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from simulators.target import TargetSimulator
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.worker.pools import is_device
-from appliance.zfs.model import ImportablePool
+from appliance.zfs.model import Health, ImportablePool
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -206,6 +207,12 @@ def test_an_import_scans_in_its_job_and_says_why_it_fails(appliance: Appliance, 
     assert "devices are missing" in failed(force=True)
     appliance.simulator.return_disk(disks[0])
     scanned, may_end, real = threading.Event(), threading.Event(), appliance.simulator.importable
+    status = "The pool has the multihost property on. It cannot be safely imported when the system hostid is not set."
+    action = "Set a unique system hostid with the zgenhostid(8) command."
+    unset = replace(real()[0], health=Health.UNAVAILABLE, status=status, action=action)
+    with monkeypatch.context() as patched:
+        patched.setattr(appliance.simulator, "importable", lambda: [unset])
+        assert f"it is UNAVAIL. {status} {action}" in failed(force=True)
 
     def importable() -> list[ImportablePool]:
         scanned.set()

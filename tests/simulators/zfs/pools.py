@@ -64,6 +64,7 @@ _WORKING = {Health.ONLINE, Health.DEGRADED}
 IN_USE = ("pool ", "mounted on ")
 """How the use of a disk begins that force does not overwrite."""
 _DEGRADED_TEXT = "One or more devices could not be used. Sufficient replicas exist for the pool to continue functioning."
+_MISSING_TEXT = "One or more devices are missing from the system."
 
 
 class Pools(Datasets):
@@ -528,7 +529,7 @@ class Pools(Datasets):
                 name=pool.name,
                 guid=pool.guid,
                 health=self._health(pool),
-                status="" if self._health(pool) == Health.ONLINE else _DEGRADED_TEXT,
+                status={Health.ONLINE: "", Health.UNAVAILABLE: _MISSING_TEXT}.get(self._health(pool), _DEGRADED_TEXT),
                 last_host=pool.last_host,
                 devices=tuple(leaf.path for leaf in pool.devices()),
             )
