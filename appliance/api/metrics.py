@@ -22,7 +22,7 @@ from appliance.api.operation import Call, Resource
 from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession
 from appliance.dataplane.target import Status
-from appliance.domain import statistics
+from appliance.domain import capacity, statistics
 from appliance.domain.access import Role
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import DomainError
@@ -31,7 +31,7 @@ from appliance.domain.statistics import Json, Row
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.offloads import EXPORTS, LUNS, Counts
-from appliance.zfs.model import Pool
+from appliance.zfs.model import Filesystem, Pool
 
 resource = Resource("metrics")
 
@@ -103,8 +103,9 @@ def read_metrics(call: Call) -> Response:
     families.gauge("storage_up", "Whether OpenZFS answers.", inventory is not None)
     families.gauge("target_up", "Whether the iSCSI target answers.", target is not None)
     if inventory is not None:
+        roots = capacity.roots_of(inventory)
         for pool in inventory.pools:
-            _pool(families, pool, stores)
+            _pool(families, pool, roots.get(pool.name), stores)
         taken = Counter(snapshot.dataset for snapshot in inventory.snapshots)
         for store in stores:
             _datastore(families, store, taken[store.dataset])
@@ -125,13 +126,17 @@ def read_metrics(call: Call) -> Response:
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _pool(families: _Families, pool: Pool, stores: list[Datastore]) -> None:
+def _pool(families: _Families, pool: Pool, root: Filesystem | None, stores: list[Datastore]) -> None:
     name = pool.name
     for health in HEALTHS:
         families.gauge("pool_health", "1 for the health that the pool has.", health == pool.health, pool=name, health=health)
     families.gauge("pool_size_bytes", "Raw size, parity included.", pool.size, pool=name)
     families.gauge("pool_allocated_bytes", "Allocated of it.", pool.allocated, pool=name)
     families.gauge("pool_free_bytes", "Free of it.", pool.free, pool=name)
+    if root is not None:
+        families.gauge("pool_available_bytes", "For new data, without parity and reservations.", root.space.available, pool=name)
+    text = "Used, or reserved if that leaves clearly less room: 0 to 1, as alerts compare it with their thresholds."
+    families.gauge("pool_used_ratio", text, capacity.fullness(pool, root)[0] / 100, pool=name)
     families.gauge("pool_fragmentation_ratio", "Of its free space, 0 to 1.", pool.fragmentation / 100, pool=name)
     provisioned = sum(store.size for store in stores if store.pool == name and store.state == "active")
     families.gauge("pool_provisioned_bytes", "Sizes of its datastores together.", provisioned, pool=name)

@@ -84,14 +84,20 @@ def _severity(percent: int, limit: Thresholds, before: str | None) -> str | None
     return "warning" if percent >= limit.warning - (CLEARED_BELOW_PERCENT if before else 0) else None
 
 
+def room(pool: Pool, root: Dataset) -> tuple[int, int]:
+    """Bytes used or reserved, and usable bytes: those of datasets, without parity and what OpenZFS holds back."""
+    # For datasets a block counts as often as it is cloned. With parity they can use less than `size`; with dedup they seem to
+    # use more.
+    usable = max(0, min(root.space.used + root.space.available - pool.bclone_saved, pool.size))
+    return max(0, usable - root.space.available), usable
+
+
 def fullness(pool: Pool, root: Dataset | None) -> tuple[int, str]:
     """Used percent of a pool, and a text about it. It counts reserved space if that leaves clearly less room than the disks."""
     percent = 100 * pool.allocated // pool.size if pool.size else 0
     if root is not None:
-        # For datasets a block counts as often as it is cloned. With parity they can use less than `size`; with dedup they seem to
-        # use more.
-        usable = min(root.space.used + root.space.available - pool.bclone_saved, pool.size)
-        taken = 100 * (usable - root.space.available) // usable if usable > 0 else percent
+        used, usable = room(pool, root)
+        taken = 100 * used // usable if usable else percent
         if taken > percent + RESERVED_PERCENT:
             return taken, f"{taken} % of pool {pool.name} are used or reserved ({percent} % are used)"
     return percent, f"pool {pool.name} is {percent} % full"

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from appliance.database.models import Host
 from appliance.database.series import Layout, Part, Sample, SeriesFiles
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import hosts, statistics
+from appliance.domain import capacity, hosts, statistics
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
 from appliance.domain.history import CAPACITY, DAY_S, IO, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
@@ -67,10 +67,8 @@ class History:
         now = time.time()
         until = min(end or now, now)
         self.write(key)
-        rates, peaks, capacity = (
-            self._files.read(key, layout, until, RANGES[range_], points) for layout in (RATES, PEAKS, CAPACITY)
-        )
-        return replace(rates, series={**rates.series, **peaks.series}), capacity
+        rates, peaks, use = (self._files.read(key, layout, until, RANGES[range_], points) for layout in (RATES, PEAKS, CAPACITY))
+        return replace(rates, series={**rates.series, **peaks.series}), use
 
     def full_at(self, key: str) -> float | None:
         """When a pool will be full, if its use grows as in the last 30 days; as domain.history.full_at."""
@@ -143,8 +141,11 @@ class History:
             self._pending.setdefault((key, layout), []).append((now, values))
 
     def _capacity(self, now: int, stores: Iterable[Datastore]) -> None:
+        roots = capacity.roots_of(self._context.inventory)
         for pool in self._context.inventory.pools:
-            self._take(pool_key(pool.guid), CAPACITY, now, [pool.allocated, None, pool.size])
+            if (root := roots.get(pool.name)) is not None:
+                used, usable = capacity.room(pool, root)
+                self._take(pool_key(pool.guid), CAPACITY, now, [used, None, usable])
         for store in stores:
             if store.state == "active":
                 self._take(datastore_key(store.id), CAPACITY, now, [store.referenced, store.snapshot_bytes, store.size])

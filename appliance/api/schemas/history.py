@@ -47,7 +47,7 @@ class LoadResponse(Answer):
 
 
 class CapacitySeriesResponse(Answer):
-    """Bytes. Pools have no `snapshot_bytes`; used and size of a pool include parity."""
+    """Bytes. Pools have no `snapshot_bytes`. Used of a pool includes reserved space; its size is usable space, without parity."""
 
     used_bytes: Values
     snapshot_bytes: Values

@@ -62,6 +62,15 @@ def test_metrics_match_the_state(appliance: Appliance) -> None:
     assert value(after, "zvaai_target_up") == value(after, "zvaai_storage_up") == 1
 
 
+def test_reserved_space_of_a_pool_is_used(appliance: Appliance) -> None:
+    available = int(appliance.get("/pools/tank")["available"])
+    appliance.datastore("first", available * 85 // 100 // GIB * GIB, thick=True)
+    metrics, pool = scrape(appliance), appliance.get("/pools/tank")
+    assert value(metrics, "zvaai_pool_available_bytes", pool="tank") == int(pool["available"]) < 0.3 * available
+    assert value(metrics, "zvaai_pool_used_ratio", pool="tank") == pool["used_percent"] / 100 > 0.7
+    assert value(metrics, "zvaai_pool_free_bytes", pool="tank") > 0.9 * available
+
+
 ROW: dict[str, Any] = {
     name: {"operations": 0, "errors": 0, "refused": 0, "latency": {"total_microseconds": 0, "counts": []}}
     for name in (*NFS_OPERATIONS, "read", "write")

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulators.appliance import Appliance
+from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
 from appliance.database.series import SeriesFiles
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.history import CAPACITY, DAY_S, HOUR_S, PEAKS, RATES
+from appliance.worker.tests.test_pools import free_disks
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 BOUNDS = [1 << power for power in range(27)]
@@ -77,6 +78,22 @@ def test_of_datastore_host_and_pool(appliance: Appliance, monkeypatch: pytest.Mo
     for path in ("/datastores/absent", "/hosts/absent", "/pools/absent"):
         assert appliance.request("GET", f"{path}/history").status_code == 404
     assert appliance.request("GET", f"/hosts/{host}/history?range=century").status_code == 422
+
+
+def test_use_of_a_pool_includes_reserved_space(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its size is without parity: forecast, bar and alert have one rule."""
+    Counting(appliance, monkeypatch)
+    raidz = {"devices": free_disks(appliance)[:4], "redundancy": "raidz1"}
+    appliance.job("POST", "/pools", {"name": "parity", "vdevs": [raidz]})
+    store = appliance.datastore("vmfs1", pool="parity", thick=True)
+    pool = appliance.get("/pools/parity")
+    end = int(time.time()) // 60 * 60
+    appliance.service.history.collect(end)
+    series = appliance.get(f"/pools/parity/history?range=hour&end={end}")["capacity"]["series"]
+    used, usable = last(series["used_bytes"]), last(series["size_bytes"])
+    assert used is not None and usable is not None
+    assert used >= int(appliance.get(f"/datastores/{store}")["reserved"]) >= GIB > int(pool["allocated"])
+    assert usable - used == int(pool["available"]) and usable < 0.76 * int(pool["size"])
 
 
 def test_load_of_all_datastores_now(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
