@@ -29,7 +29,7 @@ from appliance.dataplane.target import TargetError
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
-from appliance.domain.capacity import fullness
+from appliance.domain.capacity import fullness, room
 from appliance.domain.certificate import describe, described
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
@@ -71,7 +71,8 @@ def read_status(call: Call) -> StatusResponse:
     try:
         pools = [
             PoolStateResponse(
-                name=pool.name, health=pool.health, size=pool.size, used_percent=fullness(pool, root)[0], problem=pool.status,
+                name=pool.name, health=pool.health, size=pool.size, usable=room(pool, root)[1] if root else None,
+                used_percent=fullness(pool, root)[0], problem=pool.status,
                 warning_percent=limits.warning, critical_percent=limits.critical,
             )
             for pool, limits, root in call.worker.pools()

@@ -9,7 +9,7 @@ from appliance.api.schemas import pools as schemas
 from appliance.api.schemas.common import ListQuery, Page
 from appliance.domain import requests
 from appliance.domain.access import Role
-from appliance.domain.capacity import Thresholds, fullness
+from appliance.domain.capacity import Thresholds, fullness, room
 from appliance.domain.disks import DiskReport
 from appliance.domain.errors import ForbiddenError, NotFoundError
 from appliance.worker import pool_operations
@@ -28,6 +28,7 @@ def _shown(pool: Pool, limits: Thresholds, root: Filesystem | None) -> schemas.P
     values = {field.name: getattr(pool, field.name) for field in fields(pool)}
     values |= {
         "upgradable": pool.upgradable, "available": root.space.available if root else None,
+        "usable": room(pool, root)[1] if root else None,
         "used_percent": fullness(pool, root)[0], "warning_percent": limits.warning, "critical_percent": limits.critical,
     }  # fmt: skip
     return schemas.PoolResponse.model_validate(values)

@@ -14,7 +14,7 @@ SIZES = {
     "size", "used", "free", "allocated", "referenced", "snapshot_bytes", "bclone_saved", "bclone_used",
     "total", "unique", "snapshot", "deduplicated", "admitted", "reserved",
     "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes", "zeroed_bytes", "unmapped_bytes", "reserved_bytes",
-    "available", "quota", "block_size", "record_size", "shared", "needed",
+    "available", "usable", "quota", "block_size", "record_size", "shared", "needed",
 }  # fmt: skip
 _TITLES = {"share": "export path"}
 _WIDEST = 1_000_000

@@ -117,7 +117,7 @@ def status(run: Run) -> None:
         if status["storage_problem"]:
             print(f"  storage   {bad}  {status['storage_problem']}")
         for pool in status["pools"]:
-            used = f"{pool['used_percent']} % of {size(pool['size'])} used or reserved"
+            used = f"{pool['used_percent']} % of {size(pool['usable'] or pool['size'])} used or reserved"
             state = ok if pool["health"] == "ONLINE" and pool["used_percent"] < pool["warning_percent"] else bad
             print(f"  pool      {state}  {pool['name']}: {pool['health']}, {used}  {pool['problem']}")
         print(f"  jobs      {status['active_jobs']} running")

@@ -11,7 +11,7 @@ from appliance.cli.shared import Force, Run, Wait, Yes, confirm, noun
 pool = noun("pool", "Pools.")
 
 
-pool.table("list", "/pools", "name health size allocated available bclone_saved error_count", "List imported pools.")
+pool.table("list", "/pools", "name health usable available used_percent bclone_saved error_count", "List imported pools.")
 
 
 @pool.command("show", "tank")

@@ -46,6 +46,7 @@ class PoolResponse(Versioned):
         {
             "health", "size", "allocated", "free", "available", "fragmentation", "readonly", "error_count", "status", "action",
             "scan", "vdevs", "upgradable", "bclone_used", "bclone_saved", "used_percent",
+            "usable",
         }
     )  # fmt: skip
     name: str
@@ -57,6 +58,8 @@ class PoolResponse(Versioned):
     free: Bytes
     available: Bytes | None
     """For new data, without parity and reservations; null if the pool cannot be read."""
+    usable: Bytes | None
+    """Size for data, without parity; the part that is not `available` is used or reserved. Null if the pool cannot be read."""
     used_percent: int
     """With reserved space, if that leaves clearly less room than the disks. Alerts compare it with their thresholds."""
     fragmentation: int

@@ -29,6 +29,9 @@ class PoolStateResponse(Answer):
     name: str
     health: str
     size: Bytes
+    """Raw, with the parity of RAID-Z."""
+    usable: Bytes | None
+    """Size for data; null if the pool cannot be read."""
     used_percent: int
     """With reserved space, if that leaves clearly less room than the disks."""
     problem: str

@@ -15,16 +15,18 @@ interface Props {
 }
 
 export function PoolFill({ pool, isBrief = false }: Props) {
-  const { allocated, size, used_percent: percent } = pool;
-  const used = words.usedOf(formatBytes(allocated), formatBytes(size));
-  // Reserved space is in the percentage only if it leaves clearly less room than the disks.
-  const isReserved = percent > (100 * Number(allocated)) / Number(size) + 1;
+  const { allocated, size, available, usable } = pool;
+  // The figures of a pool that cannot be read are raw.
+  const used =
+    available == null || usable == null
+      ? words.usedRaw(formatBytes(allocated), formatBytes(size))
+      : words.usedOf(formatBytes(Math.max(0, Number(usable) - Number(available))), formatBytes(usable));
   return (
     <Fill
       label={words.usage(pool.name)}
-      part={percent}
+      part={pool.used_percent}
       whole={100}
-      words={isBrief ? undefined : isReserved ? words.usedOrReserved(used, percent) : used}
+      words={isBrief ? undefined : used}
       warning={pool.warning_percent}
       critical={pool.critical_percent}
     />

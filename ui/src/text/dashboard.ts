@@ -27,6 +27,7 @@ export const dashboard = {
     none: { title: "No pool yet", body: "A pool combines disks. Datastores need one.", action: "Create a pool" },
     available: "Available",
     provisioned: "Provisioned",
+    provisionedOf: (provisioned: string, usable: string) => `${provisioned} of ${usable} usable`,
     saved: "Saved by block cloning",
     provisionedHelp:
       "The sizes of all datastores together. Thin datastores can be larger than the pool. If the pool is full, VMware pauses the VMs that need new space.",

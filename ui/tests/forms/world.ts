@@ -41,7 +41,15 @@ const device = (path: string): Api.Vdev => ({
 });
 export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
-  ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), available: bytes(3904n), fragmentation: 1, scan: null },
+  ...{
+    size: bytes(4096n),
+    allocated: bytes(64n),
+    free: bytes(4032n),
+    available: bytes(3904n),
+    usable: bytes(3968n),
+    fragmentation: 1,
+    scan: null,
+  },
   ...{ bclone_used: "0", bclone_saved: "0", used_percent: 1, warning_percent: 80, critical_percent: 90 },
   ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],

@@ -76,10 +76,11 @@ describe("the dashboard", () => {
   });
 
   it("shows a pool as its own page does, and full by its own threshold", async () => {
-    const full = { ...pool, health: "SUSPENDED", allocated: "40", size: "100", critical_percent: 75, warning_percent: 70 };
+    const full = { ...pool, health: "SUSPENDED", usable: "80", available: "19", critical_percent: 75, warning_percent: 70 };
     await show("/", { "/pools": page({ ...full, used_percent: 76 }) });
+    expect(panel(text.dashboard.pools.title)).toContain("2 TiB of 80 B usable");
     const card = document.querySelector(".zv-pool");
-    expect(card?.textContent).toContain("40 B of 100 B used, 76 % used or reserved");
+    expect(card?.textContent).toContain("61 B of 80 B used or reserved");
     expect(card?.querySelector(".pf-m-danger .pf-v6-c-label__text, .pf-v6-c-label.pf-m-danger")?.textContent).toBe("SUSPENDED");
     expect(card?.querySelector(".pf-v6-c-progress")?.className).toContain("pf-m-danger");
   });

@@ -70,7 +70,9 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
               "–"
             ) : (
               <span key="provisioned" title={words.provisionedHelp}>
-                {formatBytes(provisionedBytes)}
+                {pool.usable == null
+                  ? formatBytes(provisionedBytes)
+                  : words.provisionedOf(formatBytes(provisionedBytes), formatBytes(pool.usable))}
               </span>
             ),
           ],

@@ -82,6 +82,7 @@ function PoolFacts({ pool }: { readonly pool: Pool }) {
           [detail.errors, pool.error_count === 0 ? detail.noErrors : formatWhole(pool.error_count)],
           [words.columns.scan, <ScanProgress key="scan" pool={pool} />],
           [words.columns.available, <Bytes key="available" value={pool.available} />],
+          [detail.raw, <Bytes key="raw" value={pool.size} />],
           [words.columns.fragmentation, `${pool.fragmentation} %`],
           [detail.saved, <Bytes key="saved" value={pool.bclone_saved} />],
           [detail.guid, <code key="guid">{pool.guid}</code>],

@@ -89,7 +89,7 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
           <Th>{columns.name}</Th>
           <Th>{columns.health}</Th>
           <Th width={20}>{columns.used}</Th>
-          <Th>{columns.size}</Th>
+          <Th>{columns.usable}</Th>
           <Th>{columns.available}</Th>
           <Th modifier="wrap">{columns.errors}</Th>
           <Th modifier="wrap">{columns.scan}</Th>
@@ -108,8 +108,8 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
             <Td dataLabel={columns.used}>
               <PoolFill pool={pool} isBrief />
             </Td>
-            <Td dataLabel={columns.size}>
-              <Bytes value={pool.size} />
+            <Td dataLabel={columns.usable}>
+              <Bytes value={pool.usable} />
             </Td>
             <Td dataLabel={columns.available}>
               <Bytes value={pool.available} />

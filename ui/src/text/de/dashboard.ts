@@ -31,6 +31,7 @@ export const dashboard: Texts["dashboard"] = {
     },
     available: "Verfügbar",
     provisioned: "Zugesagt",
+    provisionedOf: (provisioned, usable) => `${provisioned} von ${usable} nutzbar`,
     saved: "Durch Block Cloning gespart",
     provisionedHelp:
       "Die Größe aller Datastores zusammen. Thin-Datastores können größer sein als der Pool. Ist der Pool voll, hält VMware VMs an, die neuen Platz brauchen.",
