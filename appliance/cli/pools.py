@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.output import size
 from appliance.cli.shared import Force, Run, Wait, Yes, confirm, noun
 
 pool = noun("pool", "Pools.")
@@ -22,7 +23,8 @@ def show_pool(run: Run, name: str) -> None:
         return run.output.raw(response)
     run.output.fields({key: value for key, value in response.items() if key != "vdevs"})
     if scan := response["scan"]:
-        print(f"{scan['function']}: {scan['state']}, {100 * scan['progress']:.0f} %, {scan['errors']} errors")
+        done = f"{size(scan['repaired'])} {'written' if scan['function'] == 'resilver' else 'repaired'}"
+        print(f"{scan['function']}: {scan['state']}, {int(100 * scan['progress'])} %, {done}, {scan['errors']} errors left")
     lines: list[dict[str, Any]] = []
 
     def walk(vdevs: list[dict[str, Any]], depth: int) -> None:

@@ -94,7 +94,7 @@ def _ended(pool: Pool) -> Finding | None:
     if scan is None or scan.state != ScanState.FINISHED or not scan.ended:
         return None
     done = "written" if scan.function == "resilver" else "repaired"
-    text = f"{scan.function} of pool {pool.name} has ended: {scan.processed} bytes {done}, {scan.errors} errors left"
+    text = f"{scan.function} of pool {pool.name} has ended: {scan.repaired} bytes {done}, {scan.errors} errors left"
     severity = "critical" if scan.errors else "info"
     return Finding(
         f"{AREA}:scan:{pool.guid}:{scan.function}:{scan.ended}",

@@ -140,8 +140,8 @@ class Scan:
     to_examine: int = 0
     issued: int = 0
     """Bytes read and checked: with `to_examine`, the progress."""
-    processed: int = 0
-    """Bytes repaired or resilvered."""
+    repaired: int = 0
+    """Bytes repaired by a scrub, or written by a resilver (pss_processed; vdev_stat_update() of OpenZFS)."""
     errors: int = 0
     """Errors that could not be repaired."""
 

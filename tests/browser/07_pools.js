@@ -51,7 +51,8 @@ test("a scrub is started; while it runs it shows its progress, and can be paused
   await dialog().getByRole("button", { name: "Start scrub" }).click();
   await page.getByText("Scrub pool: done").waitFor();
   await page.getByText("Scrub found no errors").waitFor();
-  const scan = { function: "scrub", state: "scanning", started: "2026-11-22T09:30:00Z", ended: null, progress: 0.42, errors: 0 };
+  const results = { progress: 0.42, repaired: "0", errors: 0 };
+  const scan = { function: "scrub", state: "scanning", started: "2026-11-22T09:30:00Z", ended: null, ...results };
   const running = { ...(await shown()), scan };
   await page.route(`**/api/v1/pools/${pool}`, (route) => route.fulfill({ json: running }));
   await page.reload();

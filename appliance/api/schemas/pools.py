@@ -36,7 +36,10 @@ class ScanResponse(Answer):
     started: Time
     ended: Time | None
     progress: float
+    repaired: Bytes
+    """Bytes repaired by a scrub, or written by a resilver."""
     errors: int
+    """Errors that could not be repaired."""
 
 
 class PoolResponse(Versioned):

@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 import typer
+from simulators.appliance import GIB
 from simulators.target import TargetSimulator
 from sqlalchemy import delete
 
@@ -30,6 +31,7 @@ from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.domain import access
 from appliance.domain.addresses import Address
 from appliance.domain.journal import Finding, update_alerts
+from appliance.zfs.model import Scan, ScanState
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -387,6 +389,18 @@ def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
     zvaai("pool", "history", "tank", "--until", "2h")
     assert zvaai.run("pool", "history", "tank", "--until", "noon")[0] == 7
     assert len(zvaai.json("pool", "history", "tank", "--range", "hour")["load"]["series"]["p99_ms"]) == 360
+
+
+def test_a_scan_shows_what_it_repaired(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, state, done in (
+        ("scrub", ScanState.SCANNING, "99 %, 3 GiB repaired, 1 errors left"),
+        ("resilver", ScanState.FINISHED, "100 %, 3 GiB written, 1 errors left"),
+    ):
+        scan = Scan(function=function, state=state, started=1, to_examine=1000, issued=996, repaired=3 * GIB, errors=1)
+        monkeypatch.setattr(zvaai.appliance.simulator, "_report_scan", lambda _pool, scan=scan: scan)
+        zvaai.appliance.service.context.scan()
+        assert f"{function}: {state}, {done}" in zvaai("pool", "show", "tank")
+    assert zvaai.json("pool", "show", "tank")["scan"]["repaired"] == str(3 * GIB)
 
 
 def test_snapshots_are_found_in_all_datastores(zvaai: Command) -> None:

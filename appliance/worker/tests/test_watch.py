@@ -73,7 +73,7 @@ def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
 def test_a_resilver_repairs_nothing(appliance: Appliance) -> None:
     pool = appliance.simulator.pool("tank")
     for function, done in (("scrub", "5 bytes repaired"), ("resilver", "5 bytes written")):
-        ended = Scan(function=function, state=ScanState.FINISHED, started=1, ended=2, processed=5)
+        ended = Scan(function=function, state=ScanState.FINISHED, started=1, ended=2, repaired=5)
         (finding,) = pool_health.scans([replace(pool, scan=ended)], now=3)
         assert done in finding.text
 

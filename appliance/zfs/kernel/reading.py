@@ -180,7 +180,7 @@ def _scan(entry: Json | None) -> Scan | None:
         ended=number(entry.get("end_time")) or None,
         to_examine=number(entry.get("to_examine")),
         issued=number(entry.get("issued")) + number(entry.get("skipped")),
-        processed=number(entry.get("processed")),
+        repaired=number(entry.get("processed")),
         errors=number(entry.get("errors")),
     )
 

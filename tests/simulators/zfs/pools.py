@@ -259,7 +259,7 @@ class Pools(Datasets):
             ended=int(scan.ended) if scan.ended is not None else None,
             to_examine=scan.to_examine,
             issued=issued,
-            processed=issued if scan.function == "resilver" else 0,
+            repaired=issued if scan.function == "resilver" else 0,
         )
 
     def _start_scan(self, pool: PoolState, function: str) -> None:

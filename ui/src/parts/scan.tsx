@@ -3,7 +3,7 @@
 
 import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";
 import type { Pool } from "../api/types";
-import { formatShare } from "../format/bytes";
+import { formatBytes, formatShare } from "../format/bytes";
 import { text } from "../text";
 import { Time } from "./values";
 
@@ -25,7 +25,9 @@ export function scanText(scan: Scan): string {
     case "canceled":
       return words.canceled(what);
     default:
-      return words.finished(what, scan.errors);
+      return scan.repaired === "0"
+        ? words.finished(what, scan.errors)
+        : words.repaired(formatBytes(scan.repaired), scan.function === "resilver", scan.errors);
   }
 }
 

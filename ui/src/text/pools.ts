@@ -33,6 +33,10 @@ export const pools = {
     canceled: (what: string) => `${what} stopped`,
     finished: (what: string, errors: number) =>
       errors === 0 ? `${what} found no errors` : errors === 1 ? `${what}: 1 error` : `${what}: ${errors} errors`,
+    repaired: (bytes: string, isResilver: boolean, errors: number) => {
+      const left = errors === 0 ? "no errors left" : errors === 1 ? "1 error left" : `${errors} errors left`;
+      return `${isResilver ? "Resilver wrote" : "Scrub repaired"} ${bytes}, ${left}`;
+    },
     progress: (what: string) => `Progress of the ${what.toLowerCase()}`,
   },
   encryption: { none: "Not used", open: "Unlocked", locked: "Locked", unknown: "Unknown" },

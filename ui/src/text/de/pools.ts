@@ -35,6 +35,8 @@ export const pools: Texts["pools"] = {
     canceled: (what) => `${what} gestoppt`,
     finished: (what, errors) =>
       errors === 0 ? `${what} fand keine Fehler` : errors === 1 ? `${what}: 1 Fehler` : `${what}: ${errors} Fehler`,
+    repaired: (bytes, isResilver, errors) =>
+      `${isResilver ? "Resilver schrieb" : "Scrub reparierte"} ${bytes}, ${errors === 0 ? "keine" : errors} Fehler übrig`,
     progress: (what) => `Fortschritt: ${what}`,
   },
   encryption: { none: "Nicht benutzt", open: "Entsperrt", locked: "Gesperrt", unknown: "Unbekannt" },
