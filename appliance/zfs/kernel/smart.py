@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SMART data of disks: smartctl(8), read as JSON."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,10 @@ _NO_ANSWER = 0x06
 
 # No standard names the attributes of ATA disks; these have the same meaning for all vendors.
 _REALLOCATED, _PENDING, _UNCORRECTABLE = 5, 197, 198
-# Flash: normalised values that fall from 100 with wear.
+# Flash: normalised values that fall from 100 with wear, if drivedb.h has such a name for the number. Of some vendors they are
+# bytes written or bad blocks. 230 of WD and SanDisk is not life left: it rises with some firmware.
 _LIFE_LEFT = (231, 233, 177, 202, 169)
+_OF_LIFE = re.compile(r"(?!.*(?:wts|writ|temp|read|delta)).*(?:life|wear|remain)", re.IGNORECASE)
 
 
 def health(device: str) -> DiskHealth:
@@ -97,9 +100,9 @@ def _wear(attributes: dict[int, Json], document: Json) -> int | None:
         return used
     if _number(document, "rotation_rate") != 0:  # rotating disks use these numbers for other values
         return None
-    left = [
-        value for number in _LIFE_LEFT if number in attributes and (value := _number(attributes[number], "value")) is not None
-    ]
+    entries = [attributes[number] for number in _LIFE_LEFT if number in attributes]
+    named = [entry for entry in entries if _OF_LIFE.match(str(entry.get("name", "")))]
+    left = [value for entry in named if (value := _number(entry, "value")) is not None]
     return 100 - left[0] if left and 0 <= left[0] <= 100 else None
 
 

@@ -86,6 +86,27 @@ def test_flash() -> None:
     assert read({**FLASH, "endurance_used": {"current_percent": 12}}).wear == 12
 
 
+@pytest.mark.parametrize(
+    ("attributes", "wear"),
+    [
+        ([(230, "Media_Wearout_Indicator", 1), (233, "NAND_GB_Written_TLC", 100)], None),  # WD, SanDisk
+        ([(233, "Lifetime_Wts_To_Flsh_GB", 0), (231, "SSD_Life_Left", 93)], 7),
+        ([(169, "Bad_Block_Count", 100)], None),
+        ([(231, "Controller_Temperature", 60), (169, "Remaining_Lifetime_Perc", 95)], 5),
+        ([(177, "Wear_Range_Delta", 0), (202, "Perc_Rated_Life_Used", 98)], 2),  # normalised: what is left
+        ([(177, "DriveLife_Remaining%", 88)], 12),
+        ([(177, "Wear_Leveling_Count", 99)], 1),
+        ([(233, "Media_Wearout_Indicator", 97)], 3),
+        ([(202, "End_of_Life", 100)], 0),
+        ([(177, "Read_Retry_Cnt", 0), (202, "Exception_Mode_Status", 0), (231, "Unknown_SSD_Attribute", 0)], None),
+    ],
+)
+def test_wear_of_flash_is_from_attributes_of_such_a_name(attributes: list[tuple[int, str, int]], wear: int | None) -> None:
+    """Names from smartmontools' drivedb.h."""
+    table = [attribute(number, name, value, 0) for number, name, value in attributes]
+    assert read({**FLASH, "ata_smart_attributes": {"table": table}}).wear == wear
+
+
 def test_nvme() -> None:
     health = read(NVME)
     assert (health.passed, health.critical_warning, health.wear, health.uncorrectable) == (False, 1, 103, 3)
