@@ -74,7 +74,8 @@ class SeriesFiles:
     def read(self, key: str, layout: Layout, end: float, seconds: int, points: int) -> Part:
         """The range that ended at `end`, in at most so many points."""
         oldest = time.time() - end + seconds
-        whole = [step for step, duration in layout.archives if duration >= oldest] or [layout.archives[-1][0]]
+        # A range that ends now begins some microseconds before the archive of its length.
+        whole = [step for step, duration in layout.archives if duration + step >= oldest] or [layout.archives[-1][0]]
         # The coarsest archive with enough points, else the finest: fewer rows to read.
         step = next((candidate for candidate in reversed(whole) if candidate * points <= seconds), whole[0])
         factor = max(1, -(-seconds // (step * points)))

@@ -11,7 +11,7 @@ import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
-from appliance.database.series import SeriesFiles
+from appliance.database.series import Layout, SeriesFiles
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.history import CAPACITY, DAY_S, HOUR_S, PEAKS, RATES
 from appliance.worker.tests.test_pools import free_disks
@@ -163,6 +163,22 @@ def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
     assert max(value for value in year.series["p99_ms"] if value) == 900.0
     assert max(value for value in files.read("x", PEAKS, NOW - 1500, HOUR_S, 720).series["p99_ms"] if value) == 900.0
     assert all(value in (2.0, None) for value in files.read("x", PEAKS, NOW, 1500, 720).series["p99_ms"])
+
+
+@pytest.mark.parametrize(
+    ("layout", "seconds", "step"),
+    [(RATES, DAY_S, 120), (RATES, 7 * DAY_S, 840), (CAPACITY, DAY_S, 120), (CAPACITY, 7 * DAY_S, 1200)],
+)
+def test_a_range_that_ends_now_is_read_from_the_archive_of_its_length(
+    tmp_path: Path, layout: Layout, seconds: int, step: int
+) -> None:
+    files, now = SeriesFiles(tmp_path), time.time()
+    end, known = int(now) // layout.step * layout.step, [1.0] * len(layout.values)
+    oldest = range(end - seconds - step, end - seconds + 2 * step, layout.step)
+    files.append("x", layout, [(at, known) for at in (*oldest, end)])
+    part = files.read("x", layout, now, seconds, 720)
+    (values, *_) = part.series.values()
+    assert (part.step_seconds, values[0]) == (step, 1.0)
 
 
 def test_files_have_a_fixed_size_and_a_damaged_one_is_replaced(tmp_path: Path) -> None:
