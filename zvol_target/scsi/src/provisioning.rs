@@ -19,7 +19,7 @@ pub enum Provisioning {
 /// Space of a unit, bytes, and its thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceFigures {
-    /// Space that its blocks take.
+    /// Space that its blocks take, those that it shares included.
     pub used_bytes: u64,
     /// Space that they can take in addition before writes fail.
     pub available_bytes: u64,

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use scsi::SpaceFigures;
 use uuid::Uuid;
 use volume::Growth;
 use volume::zfs::Sync;
 
 use super::LunUsage;
+use crate::configuration::Lun;
 
 /// Space of all pools and LUNs at the last update.
 #[derive(Default)]
@@ -60,4 +62,47 @@ pub struct LunSpace {
     pub sync: Option<Sync>,
     /// Problem of the last update.
     pub problem: Option<String>,
+}
+
+impl LunSpace {
+    /// The figures for hosts of a LUN of `size` bytes. Its threshold is a part of its size, so blocks shared with an origin count:
+    /// a host fills a clone up to its size, whatever it shares.
+    pub(super) fn for_hosts(&self, lun: &Lun, size: u64) -> SpaceFigures {
+        SpaceFigures {
+            used_bytes: self.referenced_bytes,
+            available_bytes: self.available_bytes,
+            used_threshold_bytes: lun.soft_threshold.map(|threshold| threshold.of(size)),
+            available_threshold_bytes: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_reaches_its_threshold_with_the_blocks_of_its_origin() {
+        let lun = serde_json::json!({
+            "number": 0, "uuid": Uuid::nil(), "path": "/dev/zvol/tank/clone", "soft_threshold": {"percent": 80},
+        });
+        let lun: Lun = serde_json::from_value(lun).unwrap();
+        let space = LunSpace {
+            pool: "tank".into(),
+            dataset: Some("tank/clone".into()),
+            growth: Growth::Allowed,
+            used_bytes: 10,
+            referenced_bytes: 850,
+            available_bytes: 500,
+            held_bytes: 0,
+            headroom_bytes: 0,
+            refreservation_bytes: Some(0),
+            covered: None,
+            sync: None,
+            problem: None,
+        };
+        let figures = space.for_hosts(&lun, 1000);
+        assert_eq!(figures.used_threshold_bytes, Some(800));
+        assert_eq!((figures.used_bytes, figures.available_bytes), (850, 500));
+    }
 }

@@ -315,12 +315,10 @@ fn publish(service: &Shared, terms: &Terms, lun: &Lun, unit: &LogicalUnit, space
     let size = unit.volume().geometry().size_bytes;
     let of_pool = terms.settings.as_ref().and_then(|pool| pool.soft_threshold);
     unit.set_space(SpaceFigures {
-        used_bytes: space.used_bytes,
-        available_bytes: space.available_bytes,
-        used_threshold_bytes: lun.soft_threshold.map(|threshold| threshold.of(size)),
         available_threshold_bytes: of_pool
             .filter(|_| lun.provisioning == ProvisioningChoice::Thin)
             .map(|threshold| terms.pool.left_at(threshold, terms.headroom)),
+        ..space.for_hosts(lun, size)
     });
     service.borrow_mut().space.luns.insert(lun.uuid, space);
 }
