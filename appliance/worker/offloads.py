@@ -60,16 +60,20 @@ class Offloads:
         context = self._context
         with as_domain_errors():
             target = context.target.statistics(context.target_name)
-        nfs = self.nfs(newest)
+        nfs = self._nfs(newest)
         totals = self._take(LUNS, (row(lun, "uuid") for lun in target["luns"]))
-        if nfs.nfs_problem is None:
+        if nfs is not None and nfs.nfs_problem is None:
             totals = self._take(EXPORTS, (row(export, "export") for export in nfs.exports))
-        return Counters(target["luns"], nfs, totals)
+        return Counters(target["luns"], nfs or NfsCounters(), totals)
 
     def nfs(self, newest: float) -> NfsCounters:
+        return self._nfs(newest) or NfsCounters()
+
+    def _nfs(self, newest: float) -> NfsCounters | None:
+        """None without exports: the NFS server need not run. Its earlier counters continue with the next export."""
         exported = [store for store in self._context.datastores(newest) if store.export is not None]
         if not exported:
-            return NfsCounters()
+            return None
         by_path = {path: store.id for store in exported for path in (store.path, store.share)}
         try:
             counted = self._context.files.counters()

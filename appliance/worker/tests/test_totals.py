@@ -31,6 +31,25 @@ def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -
     assert 'zvaai_offloaded_bytes_total{kind="cloned",protocol="iscsi"} 208.0' in metrics
 
 
+def test_totals_of_exports_survive_a_time_without_exports(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The NFS server keeps the counters of a removed export, and continues them."""
+
+    def total(*cloned: int) -> int:
+        rows = [{"export": f"/files{place}", **row("", count)} for place, count in enumerate(cloned)]
+        monkeypatch.setattr(appliance.service.context.files, "counters", lambda: {"exports": rows})
+        return int(appliance.get("/offloads")["totals"]["exports"]["cloned_bytes"])
+
+    store = appliance.nfs_datastore("files0")
+    assert total(100) == 100
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert total(100) == 100 and appliance.get("/offloads")["exports"] == []
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert total(100) == 100
+    assert total(130, 5) == 135
+    assert total() == 135, "the NFS server was restarted"
+    assert total(140) == 275
+
+
 def test_periodic_tasks_store_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A LUN that exists only between two visits of the dashboard is counted."""
     counters: dict[str, Any] = {"luns": [row("a", 40)], "sessions": [], "hosts": []}
