@@ -35,6 +35,7 @@ from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
 from appliance.domain.hosts import ChapCreate
 from appliance.worker.offloads import nested
+from appliance.worker.portals import obstacles
 
 resource = Resource("appliance")
 _log = logging.getLogger(__name__)
@@ -126,8 +127,9 @@ def read_readiness(call: Call) -> ReadinessResponse:
     checks = call.worker.readiness(local)
     portals = []
     with contextlib.suppress(TargetError):
-        listening = [portal for portal in call.context.target.portals() if not portal.problem]
-        portals = reachable([portal.advertised or portal.address for portal in listening], local)
+        known = call.context.target.portals()
+        lost = obstacles(known, local)
+        portals = reachable([portal.advertised or portal.address for portal in known if portal.address not in lost], local)
     name = call.context.target_name
     vendors: set[str] = set()
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]

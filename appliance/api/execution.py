@@ -298,7 +298,7 @@ def _record(session: Session, declared: Declaration, call: Call, status: int | N
 
 
 def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str | None) -> None:
-    """Audit, and the answer for the idempotency key. A request that was refused or failed changed nothing: its key is free."""
+    """Audit, and the answer for the idempotency key. The key is free after a refusal or failure."""
     try:
         _write_end(declared, call, outcome, key)
     except Exception:

@@ -72,6 +72,7 @@ def log_in(
 ) -> None:
     """Log in: create an API token and store it for the next commands. Password and code come from the terminal or stdin.
 
+    The login before, at this address, ends: commands that still run with it, and copies of its file, are refused.
     Example: zvaai login https://zvaai.example.com:8443 --user olga --days 7
     """
     url, pem = _server(url, fingerprint)

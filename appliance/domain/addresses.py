@@ -121,8 +121,8 @@ def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
         address, port = split_portal(portal)
         ip = ipaddress.ip_address(address)
         if ip.is_unspecified:
-            same = [mine.address for mine in local if (":" in mine.address) == (ip.version == 6) and not mine.internal]
-            resolved.update({join_portal(mine, port): None for mine in same})
+            usable = [mine.address for mine in local if mine.linked and not mine.internal]
+            resolved.update({join_portal(mine, port): None for mine in usable if (":" in mine) == (ip.version == 6)})
         elif not ip.is_loopback:
             resolved[join_portal(address, port)] = None
     return list(resolved)

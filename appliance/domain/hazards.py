@@ -56,7 +56,7 @@ def of_tokens(tokens: Iterable[Token], owners: Mapping[str, str], now: float) ->
             "warning",
             owners[token.user_id],
             f"The API token {token.name} of {owners[token.user_id]} {'ends' if token.expires_at > now else 'ended'} on "
-            f"{time.strftime('%Y-%m-%d', time.gmtime(token.expires_at))}. Then what uses it is refused, such as monitoring",
+            f"{time.strftime('%Y-%m-%d', time.gmtime(token.expires_at))}. Then programs with it are refused, such as Prometheus",
             f"As {owners[token.user_id]}, create another one: zvaai token create NAME --scope {token.scope} --days 365. "
             f"Then run: zvaai token delete {token.id}",
         )
@@ -130,6 +130,6 @@ def of_portals(obstacles: Mapping[str, str]) -> list[Finding]:
 def portal_remedy(portal: str) -> str:
     name = quote(portal)
     return (
-        "Bring its address and link back: zvaai network show. "
+        "If its address or link is away, bring it back: zvaai network show. If a program has the port, stop that: ss -ltnp. "
         f"Or change the portal: zvaai portal change {name} --address ADDRESS:3260. Or: zvaai portal remove {name}"
     )

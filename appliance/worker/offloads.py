@@ -2,7 +2,7 @@
 """Offload counters of the data planes, and total offloaded bytes.
 
 Target and NFS server count from their start. The target drops the counters of a removed LUN; the NFS server keeps those of an
-export, which continue if its share comes again.
+export, which continue if its share comes again soon.
 """
 
 import threading

@@ -27,6 +27,8 @@ from appliance.worker.executor import Executor
 
 RETRY_SECONDS = 900
 """Pause before retention tries a snapshot again that it could not destroy: `zfs send` can read one for hours."""
+NETWORK_S = 120.0
+"""So long after the boot an address or link can still be on its way."""
 _log = logging.getLogger(__name__)
 
 
@@ -73,13 +75,17 @@ class Periodic:
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
                 if known is not None:
                     note(session, hazards.renewed(certificate))
-        with contextlib.suppress(DomainError), as_domain_errors():  # a target that does not answer has a separate alert
-            obstacles = portals.obstacles(self._context.target.portals(), local_addresses())
-            self._context.alerts.update(hazards.PORTALS, hazards.of_portals(obstacles))
+        if time.monotonic() > NETWORK_S:
+            self._portals()
         stores = self._context.datastores(self._newest())
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]
         self._context.alerts.update(hazards.QUEUE, hazards.of_queues(stores, {lun.lun.uuid for lun in luns if lun.write_through}))
+
+    def _portals(self) -> None:
+        with contextlib.suppress(DomainError), as_domain_errors():  # a target that does not answer has a separate alert
+            obstacles = portals.obstacles(self._context.target.portals(), local_addresses())
+            self._context.alerts.update(hazards.PORTALS, hazards.of_portals(obstacles))
 
     def schedules(self) -> None:
         if not self._context.recovery.allows_jobs:

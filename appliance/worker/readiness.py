@@ -26,8 +26,10 @@ from appliance.worker.portals import obstacles
 from appliance.zfs.model import Dataset, FeatureState, Pool
 
 _ZVOL_CLONE = Path("/sys/module/zvol_clone")
+EVERYWHERE = ("0.0.0.0:", "[::]:")
 ON_HOST = "In the host's shell:"
 HERE = "Then on the storage server:"
+RETURN = "Bring back the portals that hosts do not reach"
 ENTER = "enter on the host what zvaai readiness prints for ESXi hosts"
 
 
@@ -128,14 +130,15 @@ def _target(facts: Facts) -> Iterator[Check]:
     title, addresses = "Hosts have two paths", ", ".join(portals)
     if not portals:
         remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
+        remedy = RETURN if lost else remedy
         yield Check("portals", "Hosts reach a portal", FAILED, f"it listens at {listening} only", remedy)
         return
-    everywhere = next((portal for portal in facts.status.portals if portal.startswith(("0.0.0.0:", "[::]:"))), None)
+    everywhere = next((portal for portal in facts.status.portals if portal.startswith(EVERYWHERE)), None)
     replacing = f"zvaai portal add --interface NAME1 --replace {everywhere}; zvaai portal add --interface NAME2 --group 2"
     if count < 2:
         remedy = "Give a second network interface an address in another network"
         if lost:
-            remedy = "Bring back the portals that hosts do not reach"
+            remedy = RETURN
         elif everywhere:
             remedy += f". Then each network its portal: {replacing}"
         yield Check("portals", title, WARNING, f"all paths use one network interface, or one network: {addresses}", remedy)
@@ -182,7 +185,9 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     setting = session.get(Setting, "iscsi")
     chap_required = bool(setting and setting.value.get("chap_required"))
     iqns = all_initiators(session)
-    several = paths([portal.address for portal in facts.portals if not portal.problem], facts.local) > 1
+    listening = [portal.address for portal in facts.portals if not portal.problem]
+    # A portal at every address also listens where hosts need not log in.
+    several = paths(listening, facts.local) > 1 and not any(portal.startswith(EVERYWHERE) for portal in listening)
     for host in session.scalars(select(Host).order_by(Host.name)):
         group, change = groups.get(host.group_id or ""), f"zvaai host change {quote(host.name)}"
         if group is None:

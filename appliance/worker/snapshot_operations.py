@@ -413,6 +413,9 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         advance("promoting it", 10)
         origin = context.engine.properties(plan.dataset).get("origin")
         if origin is not None and origin.value == plan.origin:
+            source = plan.origin.partition("@")[0]
+            if reading := [f"{name} (job {by})" for name, by in _restoring(context).items() if name.startswith(f"{source}@")]:
+                raise ConflictError("A VM is being restored from a snapshot that could become the clone's", reading)
             context.engine.promote(plan.dataset)
         elif plan.origin_guid not in {str(each.guid) for each in context.engine.snapshots(plan.dataset, recursive=False)}:
             (name,) = steps.names_of(context, [plan.dataset])

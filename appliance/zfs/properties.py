@@ -181,8 +181,8 @@ def check_volume_size(volsize: int, volblocksize: int) -> None:
 def thick_refreservation(volsize: int, volblocksize: int) -> int:
     """Estimate of the reservation by `zfs create -V` without raidz: data and metadata, `copies` 1.
 
-    libzfs's zvol_volsize_to_reservation: indirect blocks of 128 pointers, two copies of them and one of the data, times the ratio
-    of allocated to logical size.
+    libzfs's zvol_volsize_to_reservation: indirect blocks of 1024 pointers, two copies of them and one of the data, times
+    the ratio of allocated to logical size.
     """
     blocks = volsize // volblocksize
     indirect, level = 0, blocks

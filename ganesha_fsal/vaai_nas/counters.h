@@ -23,7 +23,7 @@ enum vaai_nas_operation {
 };
 
 #define VAAI_NAS_LATENCY_BUCKETS 28 /* less than 1 us, less than 2 us, ... less than 2^26 us, all beyond */
-#define VAAI_NAS_COUNTED 256 /* exports, and hosts; a new name takes the counters of the name that was unused for longest */
+#define VAAI_NAS_COUNTED 256 /* exports, and hosts; a new name replaces the name that was unused for longest */
 
 struct vaai_nas_operation_counters {
     uint64_t operations; /* ended, with success or without */

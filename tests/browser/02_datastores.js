@@ -141,7 +141,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
   await choose("Delete");
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await dialog.getByText("purge the clones first: after (held: audit-2026)").waitFor();
+  await dialog.getByText("wait for the jobs: after (held: audit-2026)").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await hasFocus(page.getByRole("button", { name: "Actions for snapshot after" }));

@@ -103,6 +103,8 @@ def test_a_partial_restore_is_removed(appliance: Appliance, store: str, monkeypa
 def test_its_snapshot_is_not_deleted_meanwhile(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by a request, nor by a job that has waited. The restore has no pool, so neither waits for it."""
     context, delete = appliance.service.context, DeleteSnapshots()
+    appliance.job("POST", "/snapshots", {"name": "two", "datastores": [store]})
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
     real, begun, go_on = context.folders.restore_range, threading.Event(), threading.Event()
 
     def held(*arguments: Any) -> int:
@@ -122,6 +124,8 @@ def test_its_snapshot_is_not_deleted_meanwhile(appliance: Appliance, store: str,
         assert refused.json["blocking"] == [f"one (job {job['id']} restores a VM from it)"]
         with pytest.raises(ConflictError, match=f"job {job['id']}"):
             delete.run(context, plan, "waited", lambda _step, _percent: None)
+        failed = appliance.job("POST", f"/datastores/{clone}/promote", expect="failed")
+        assert "A VM is being restored" in failed["problem"]["text"], failed
     finally:
         go_on.set()
     assert appliance.ended(job["id"])["state"] == "succeeded"

@@ -24,7 +24,7 @@ _REALLOCATED, _PENDING, _UNCORRECTABLE = 5, 197, 198
 # Flash: normalised values that fall from 100 with wear, if drivedb.h has such a name for the number. Of some vendors they are
 # bytes written or bad blocks. 230 of WD and SanDisk is not life left: it rises with some firmware.
 _LIFE_LEFT = (231, 233, 177, 202, 169)
-_OF_LIFE = re.compile(r"(?!.*(?:wts|writ|temp|read|delta)).*(?:life|wear|remain)", re.IGNORECASE)
+_OF_LIFE = re.compile(r"(?!.*(?:wts|writ|temp|read|delta|nand|curve|protect)).*(?:life|wear|remain)", re.IGNORECASE)
 
 
 def health(device: str) -> DiskHealth:

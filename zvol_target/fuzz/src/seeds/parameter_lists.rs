@@ -146,13 +146,7 @@ pub fn mode_select() -> Seeds {
                 &[&control_changed(0, 6, 4), &control_changed(8, 10, 4)],
             ),
         ),
-        (
-            "write_cache",
-            input(
-                false,
-                &[&[0, 0x08, 1, 0, 6, 4, 0, 0], &[4, 0x08, 1, 0, 6, 0, 0, 0]],
-            ),
-        ),
+        ("write_cache", input(false, &[&[0, 0x08, 1, 0, 6, 4, 0, 0]])),
     ]
 }
 

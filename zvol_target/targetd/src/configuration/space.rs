@@ -11,7 +11,7 @@ pub enum ProvisioningChoice {
     /// Blocks are allocated when written, and may be shared.
     #[default]
     Thin,
-    /// The `refreservation` of the zvol covers its size. Blocks are never shared.
+    /// The `refreservation` of the zvol has room for its data and metadata. Blocks are never shared.
     Thick,
 }
 

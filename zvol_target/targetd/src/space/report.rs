@@ -56,7 +56,7 @@ pub struct LunSpace {
     pub headroom_bytes: u64,
     /// `refreservation` of the zvol.
     pub refreservation_bytes: Option<u64>,
-    /// Whether the `refreservation` of a thick LUN covers its size.
+    /// Whether the `refreservation` of a thick LUN has room for its data and metadata.
     pub covered: Option<bool>,
     /// `sync` of the zvol.
     pub sync: Option<Sync>,

@@ -24,7 +24,7 @@ pub(super) struct KnownLun {
     pub growth: Growth,
     /// The current limit of the volume.
     pub limit: Growth,
-    /// Whether it is thick, and its `refreservation` covers its size.
+    /// Whether it is thick, and its `refreservation` has room for its data and metadata.
     pub covered: bool,
     /// The zvol whose `reservation` was set for this LUN.
     reserved_on: Option<String>,

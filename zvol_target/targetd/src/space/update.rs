@@ -121,11 +121,12 @@ pub(super) async fn update(
     policy::next_update(&terms.pool, left, terms.headroom, refused)
 }
 
-/// Reservations that become smaller come first, then the LUNs with the least reserved for overwrites.
+/// Reservations that become smaller come first, the largest before the others; then the LUNs with the least reserved for overwrites.
 fn order(terms: &Terms, lun: &Lun, dataset: &Dataset) -> (bool, u64) {
     let desired = dataset.used.saturating_add(terms.lun_headroom);
     let grows = !terms.releases(lun) && dataset.reservation < desired;
-    (grows, dataset.reservation.saturating_sub(dataset.used))
+    let excess = dataset.reservation.saturating_sub(dataset.used);
+    (grows, if grows { excess } else { u64::MAX - excess })
 }
 
 fn terms(
@@ -269,7 +270,7 @@ fn problem(space: &LunSpace, known: &KnownLun) -> Option<String> {
     }
     let reserved = space.refreservation_bytes.unwrap_or(0);
     Some(format!(
-        "its refreservation of {reserved} bytes does not cover its size: set it with `zfs set refreservation=auto`, or make the LUN thin"
+        "its refreservation of {reserved} bytes has no room for its data and metadata: set it with `zfs set refreservation=auto`, or make the LUN thin"
     ))
 }
 
