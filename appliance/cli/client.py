@@ -51,7 +51,7 @@ def stored_settings() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise CommandError(f"{settings_file()}: {error}; log in again, or remove it", USAGE) from error
+        raise CommandError(f"{settings_file()}: {error}. Remove the file, then log in again", USAGE) from error
 
 
 def keep_settings(settings: dict[str, str]) -> None:
