@@ -282,7 +282,7 @@ test("selected snapshots are deleted by one request", async () => {
   const hold = `/datastores/${store.id}/snapshots/extra-2/holds`;
   await job("POST", hold, { tag: "late" });
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await dialog.getByText("purge the clones first: extra-2 (held: late)").waitFor();
+  await dialog.getByText("wait for the jobs: extra-2 (held: late)").waitFor();
   assert.deepEqual(await names(), [...before, "extra-1", "extra-2", "extra-held"]);
   await job("DELETE", `${hold}/late`);
   await dialog.getByRole("button", { name: "Delete" }).click();
