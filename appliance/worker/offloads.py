@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offload counters of the data planes, and total offloaded bytes.
 
-Target and NFS server count from their start. The target drops the counters of a removed LUN; the NFS server keeps those of an
-export, which continue if its share comes again soon.
+Target and NFS server count from their start. The target drops the counters of a removed LUN; the NFS server keeps those of
+the 256 last used exports, which continue if their share comes again.
 """
 
 import threading

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from appliance.domain import jobs, requests
 from appliance.domain.errors import ConflictError
 from appliance.worker.periodic import RETRY_SECONDS
-from appliance.worker.snapshot_operations import Retire
+from appliance.worker.snapshot_operations import Retire, RetirePlan
 from appliance.worker.vm_operations import RestoreVm, RestoreVmPlan
 from appliance.zfs.errors import OutOfSpace
 
@@ -355,33 +355,31 @@ def test_retention_leaves_the_datastore_of_a_job_alone(appliance: Appliance, clo
     assert len([job for job in appliance.get("/jobs?limit=500")["items"] if job["state"] == "queued"]) == 1
 
 
-def test_a_queued_retention_spares_the_snapshot_that_a_vm_is_restored_from(appliance: Appliance, clock: Clock) -> None:
+def queued_retention(appliance: Appliance, clock: Clock) -> tuple[str, str, list[str], RetirePlan]:
+    """A datastore, the path of its schedule, its three snapshots, and a plan that destroys the first two of them."""
     store = appliance.datastore("first")
     path = f"/schedules/{clock.schedule(store, keep=20)}"
     for _ in range(3):
         clock.due()
     snapshots = sorted(snapshot["full_name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"])
     assert appliance.request("PATCH", path, {"keep": 1}).status_code == 200
-    retire, context = Retire(), appliance.service.context
-    plan = retire.plan(context, requests.RetireSnapshots(pool="tank", names=snapshots[:2], about=[store]))
-    vm = {"datastore": store, "snapshot": snapshots[0], "folder": "vm", "name": "vm2", "identifier": "unfinished"}
+    retention = requests.RetireSnapshots(pool="tank", names=snapshots[:2], about=[store])
+    return store, path, snapshots, Retire().plan(appliance.service.context, retention)
+
+
+def test_a_queued_retention_spares_the_snapshot_that_a_vm_is_restored_from(appliance: Appliance, clock: Clock) -> None:
+    store, _, snapshots, plan = queued_retention(appliance, clock)
+    vm: dict[str, Any] = {"datastore": store, "snapshot": snapshots[0], "folder": "vm", "name": "vm2", "identifier": "unfinished"}
     active_job(appliance, RestoreVmPlan(subject=f"{store}/vm2", pools=(), about=(store,), **vm), RestoreVm.kind)
-    assert retire.run(context, plan, "job", lambda _step, _percent: None).destroyed == 1
+    assert Retire().run(appliance.service.context, plan, "job", lambda _step, _percent: None).destroyed == 1
     assert {snapshot.name for snapshot in appliance.simulator.snapshots()} == {snapshots[0], snapshots[2]}
 
 
 @pytest.mark.parametrize("change", [{"enabled": False}, {"keep": 20}, None], ids=["paused", "retains more", "deleted"])
 def test_a_queued_retention_heeds_the_schedule_of_now(appliance: Appliance, clock: Clock, change: dict[str, Any] | None) -> None:
-    store = appliance.datastore("first")
-    path = f"/schedules/{clock.schedule(store, keep=20)}"
-    for _ in range(3):
-        clock.due()
-    snapshots = sorted(snapshot["full_name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"])
-    assert appliance.request("PATCH", path, {"keep": 1}).status_code == 200
-    retire, context = Retire(), appliance.service.context
-    plan = retire.plan(context, requests.RetireSnapshots(pool="tank", names=snapshots[:2], about=[store]))
+    store, path, _, plan = queued_retention(appliance, clock)
     assert appliance.request("PATCH" if change else "DELETE", path, change).status_code == 200
-    assert retire.run(context, plan, "job", lambda _step, _percent: None).destroyed == 0
+    assert Retire().run(appliance.service.context, plan, "job", lambda _step, _percent: None).destroyed == 0
     assert len(names(appliance, store)) == 3
 
 
