@@ -24,8 +24,7 @@ export const problems = {
   invalid: { title: "Some values are invalid", remedy: "Correct the marked fields." },
   tooMany: {
     title: "Too many attempts",
-    remedy: (seconds: number | null) =>
-      seconds === null ? "Wait a moment, then try again." : `Try again in ${seconds} seconds.`,
+    remedy: (seconds: number | null) => (seconds === null ? "Wait a moment, then try again." : `Try again in ${seconds} s.`),
   },
   unavailable: {
     title: "A part of the appliance does not answer",

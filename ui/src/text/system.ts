@@ -53,6 +53,7 @@ export const system = {
     restoreTitle: "Restore the configuration",
     restoreLead: "The backup replaces the whole configuration. The console first shows the changes.",
     chooseFile: "Backup file",
+    drop: "Drop a file here, or browse",
     noFile: "Choose a backup file.",
     tooLarge: "The file is too large for a backup.",
     preview: "Preview changes",

@@ -7,7 +7,7 @@ import { cleanup, render } from "@testing-library/react";
 import { createElement } from "react";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { beginService, service } from "../forms/border";
-import { press, newUser, until } from "../forms/page";
+import { dialog, newUser, press, until } from "../forms/page";
 import { AT, ID, page, world } from "../forms/world";
 import routes from "../../src/app.tsx?raw";
 import { chosen } from "../../src/text/chosen";
@@ -62,6 +62,13 @@ function textsOf(root: Element): string[] {
   return [...texts, ...names, ...[...root.children].flatMap(textsOf)].map((text) => text.trim()).filter((text) => text !== "");
 }
 
+/** Whole texts on the page with an English word. */
+function english(): string[] {
+  const shown = textsOf(document.body).filter((text) => !wordsOfWorld.has(text.toLowerCase().replace(/\.$/, "")));
+  expect(shown).not.toContain(de.problems.console.title);
+  return shown.filter((text) => ENGLISH.test(withoutCommands(text)));
+}
+
 async function show(address: string) {
   vi.resetModules();
   Object.assign(chosen, { language: "de", locale: "de-DE", text: de });
@@ -88,13 +95,19 @@ describe("German", () => {
       await show(address);
       await until("no heading", () => document.querySelector("h1, h2"));
       await until("it still loads", () => document.querySelector(".zv-loading") === null);
-      const shown = textsOf(document.body).filter((text) => !wordsOfWorld.has(text.toLowerCase().replace(/\.$/, "")));
-      expect(shown.filter((text) => ENGLISH.test(withoutCommands(text)))).toEqual([]);
-      expect(shown).not.toContain(de.problems.console.title);
+      expect(english()).toEqual([]);
       expect(service.unknown).toEqual([]);
     },
     300_000,
   );
+
+  it("reaches the file field of a restore, which PatternFly would name", async () => {
+    beginService({ responses });
+    await show("/system");
+    await press(newUser(), [de.system.configuration.restore]);
+    await until("no dialog", dialog);
+    expect(english()).toEqual([]);
+  }, 300_000);
 
   it("writes numbers, sizes and times as in German", async () => {
     await show("/jobs");

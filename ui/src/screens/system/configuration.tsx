@@ -159,6 +159,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
           id="backup"
           filename={file?.name ?? ""}
           filenameAriaLabel={words.chooseFile}
+          filenamePlaceholder={words.drop}
           hideDefaultPreview
           browseButtonText={text.common.browse}
           clearButtonText={text.common.clear}

@@ -6,7 +6,7 @@ export const dashboard: Texts["dashboard"] = {
   health: {
     title: "Zustand",
     allWell: "Keine Probleme",
-    needs: "Braucht Aufmerksamkeit: siehe Alarme und Bereitschaft",
+    needs: "Braucht Aufmerksamkeit: siehe Alarme und Betriebsbereitschaft",
     target: "iSCSI-Target",
     targetRuns: (version) => `Läuft, Version ${version}`,
     nfs: "NFS-Server",
@@ -15,9 +15,9 @@ export const dashboard: Texts["dashboard"] = {
     sessions: "iSCSI-Sitzungen",
     pools: "Pools",
     reconciled: "Zuletzt abgeglichen",
-    readiness: "Bereitschaft ansehen",
-    checks: "Bereitschaft",
-    checksUnknown: "Bereitschaft unbekannt",
+    readiness: "Betriebsbereitschaft ansehen",
+    checks: "Betriebsbereitschaft",
+    checksUnknown: "Betriebsbereitschaft unbekannt",
     checksPassed: (count) => (count === 1 ? "Die Prüfung ist bestanden" : `Alle ${count} Prüfungen bestanden`),
     checksNeedy: (needy, count) =>
       needy === 1 ? `1 von ${count} Prüfungen braucht Aufmerksamkeit` : `${needy} von ${count} Prüfungen brauchen Aufmerksamkeit`,
@@ -30,11 +30,11 @@ export const dashboard: Texts["dashboard"] = {
       action: "Pool anlegen",
     },
     available: "Verfügbar",
-    provisioned: "Zugesagt",
+    provisioned: "Provisioniert",
     provisionedOf: (provisioned, usable) => `${provisioned} von ${usable} nutzbar`,
     saved: "Durch Block Cloning gespart",
     provisionedHelp:
-      "Die Größe aller Datastores zusammen. Thin-Datastores können größer sein als der Pool. Ist der Pool voll, hält VMware VMs an, die neuen Platz brauchen.",
+      "Die Größe aller Datastores zusammen. Thin-Datastores können größer sein als der Pool. Ist der Pool voll, pausiert VMware die VMs, die neuen Platz brauchen.",
     scrub: (function_, share) => `${function_} läuft, ${share}`,
   },
   load: {

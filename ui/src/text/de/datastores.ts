@@ -56,7 +56,7 @@ export const datastores: Texts["datastores"] = {
   adopt: {
     action: "Übernehmen",
     title: "Volume oder Dateisystem übernehmen",
-    lead: "Es wird mit allen Daten ein Datastore. Die Kopie eines Datastores kann an dessen Stelle treten. Beenden Sie zuerst die Replikation in sie: Ein späteres zfs receive -F zerstört, was Hosts schreiben.",
+    lead: "Das Volume oder Dateisystem wird mit allen Daten ein Datastore. Die Kopie eines Datastores kann an dessen Stelle treten. Stoppen Sie zuerst die Replikation dorthin: Ein späteres zfs receive -F zerstört, was Hosts schreiben.",
     submit: "Übernehmen",
     dataset: "Volume oder Dateisystem",
     datasetHelp: "Auf importierten Pools: noch kein Datastore, oder die Kopie eines Datastores.",
@@ -67,7 +67,7 @@ export const datastores: Texts["datastores"] = {
     name: "Name des Datastores",
     keep: "Identität behalten",
     keepHelp:
-      "Für ein Replikat: Hosts erkennen Platte oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat. Wählen Sie keine Gruppen, gelten die des Originals. Ein anderer Server darf das Original nie wieder bereitstellen: Trennen Sie ihn von den Hosts, bevor er startet.",
+      "Für ein Replikat: Hosts erkennen LUN oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat. Ohne ausgewählte Gruppen gelten die des Originals. Ein anderer Server darf das Original nie wieder bereitstellen: Trennen Sie ihn von den Hosts, bevor er startet.",
     clientsHelp:
       "Zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24. Leer: keine, oder die einer behaltenen Identität",
   },
@@ -112,8 +112,8 @@ export const datastores: Texts["datastores"] = {
       compression: "Kompression",
       compressionHelp: "lz4 ist schnell und meist die beste Wahl.",
       sync: "Synchrones Schreiben",
-      syncHelp: "Was ein Host stabil schreibt, überlebt immer einen Stromausfall.",
-      syncs: { standard: "wie Hosts es verlangen", always: "immer: alles wird stabil geschrieben, und langsamer" },
+      syncHelp: "Was ein Host als stabil anfordert, überlebt immer einen Stromausfall.",
+      syncs: { standard: "wie Hosts es verlangen", always: "immer: jeder Schreibvorgang ist stabil, aber langsamer" },
       blockSize: "Blockgröße",
       blockSizeHelp: "64 KiB passt zu VMFS. Kleinere Blöcke brauchen mehr Metadaten.",
       recordSize: "Record-Größe",
@@ -140,7 +140,7 @@ export const datastores: Texts["datastores"] = {
       clients: "Weitere Clients",
       clientsHelp: "Adressen oder Netze zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24",
       anyone: {
-        label: "Jeder Host, der den Server erreicht, kann ihn mounten",
+        label: "Jeder Host, der den Server erreicht, kann den Datastore mounten",
         help: "Ein Netz aller Adressen wie 0.0.0.0/0 braucht dies.",
       },
       clientsWrong: "Geben Sie Adressen oder Netze ein, durch Leerzeichen getrennt, zum Beispiel 192.0.2.17 oder 192.0.2.0/24.",
@@ -204,7 +204,7 @@ export const datastores: Texts["datastores"] = {
       title: "Auf einen Blick",
       onDisk: "Auf Disk",
       free: "Frei",
-      provisioned: "Zugesagt",
+      provisioned: "Provisioniert",
       blocks: "Blöcke",
       uniqueAndShared: (unique, shared) => (shared === null ? `${unique} exklusiv` : `${unique} exklusiv, ${shared} geteilt`),
       load: "Last jetzt",
@@ -280,7 +280,7 @@ export const datastores: Texts["datastores"] = {
       reasons: {
         unsupported: [
           "Block Cloning ist nicht verfügbar",
-          "Laden Sie zvol_clone, und schalten Sie feature@block_cloning des Pools ein; siehe Bereitschaft.",
+          "Laden Sie zvol_clone, und schalten Sie feature@block_cloning des Pools ein; siehe Betriebsbereitschaft.",
         ],
         unaligned: [
           "Nicht an Blöcken ausgerichtet",
@@ -332,7 +332,7 @@ export const datastores: Texts["datastores"] = {
           ],
           not_supported: [
             "Block Cloning ist nicht verfügbar",
-            "Schalten Sie feature@block_cloning des Pools ein; siehe Bereitschaft.",
+            "Schalten Sie feature@block_cloning des Pools ein; siehe Betriebsbereitschaft.",
           ],
           misaligned: [
             "Nicht an Records ausgerichtet",
@@ -465,7 +465,7 @@ export const datastores: Texts["datastores"] = {
       },
       esxcli: "Auf jedem seiner ESXi-Hosts",
       esxcliNfs: "Führen Sie diese Befehle auf jedem Host aus.",
-      noLines: "Keine: Der Datastore wird nicht bereitgestellt, oder er hat keine Hosts. Siehe Bereitschaft.",
+      noLines: "Keine: Der Datastore wird nicht bereitgestellt, oder er hat keine Hosts. Siehe Betriebsbereitschaft.",
     },
     events: {
       jobs: "Jobs",
@@ -514,7 +514,7 @@ export const datastores: Texts["datastores"] = {
       settings: {
         action: "Einstellungen ändern",
         title: (name) => `Einstellungen von ${name}`,
-        lead: "Ändern Sie die LUN-Nummer, verlieren Hosts den Datastore unter der alten Nummer. Nach einem Rescan finden sie ihn unter der neuen.",
+        lead: "Wenn Sie die LUN-Nummer ändern, verlieren Hosts den Datastore unter der alten Nummer. Nach einem Rescan finden sie ihn unter der neuen.",
         submit: "Ändern",
       },
       promote: {
@@ -578,7 +578,7 @@ export const datastores: Texts["datastores"] = {
         lead: (when) => `Alle Änderungen seit ${when} gehen verloren.`,
         newer: (count) => (count === 1 ? "1 neuerer Snapshot wird zerstört:" : `${count} neuere Snapshots werden zerstört:`),
         hosts:
-          "Fahren Sie zuerst die VMs dieses Datastores herunter. Hängen Sie ihn dann auf allen Hosts aus; trennen Sie bei VMFS auch sein Gerät. Sonst werden seine Daten beschädigt.",
+          "Fahren Sie zuerst die VMs dieses Datastores herunter. Unmounten Sie ihn dann auf allen Hosts; trennen Sie bei VMFS auch sein Gerät. Sonst werden seine Daten beschädigt.",
         submit: "Zurückrollen",
       },
       deleteSnapshots: {

@@ -9,7 +9,7 @@ export const hosts: Texts["hosts"] = {
   tabsLabel: "Abschnitte der Hosts",
   search: "Nach Name, Gruppe, iSCSI-Name oder Adresse suchen",
   shown: (shown, all) => (shown !== all ? `${shown} von ${all} Hosts` : all === 1 ? "1 Host" : `${all} Hosts`),
-  more: (count) => `${count} weitere zeigen`,
+  more: (count) => (count === 1 ? "1 weiteren zeigen" : `${count} weitere zeigen`),
   columns: {
     name: "Name",
     group: "Gruppe",
@@ -31,7 +31,7 @@ export const hosts: Texts["hosts"] = {
   },
   seen: { now: "Jetzt", never: "Nie" },
   path: (peer, portal) => `${peer} an ${portal}`,
-  morePaths: (count) => `und ${count} weitere`,
+  morePaths: (count) => (count === 1 ? "und 1 weiterer" : `und ${count} weitere`),
   noGroup: "Keine",
   noChap: "Nicht gesetzt",
   chapSet: "Gesetzt",
@@ -68,7 +68,7 @@ export const hosts: Texts["hosts"] = {
   change: {
     action: "Ändern",
     title: (name) => `${name} ändern`,
-    lead: "Nimmt die Änderung einem Host benutzte Datastores weg, müssen Sie sie bestätigen.",
+    lead: "Verliert ein Host dadurch einen Datastore, den er benutzt, müssen Sie die Änderung bestätigen.",
     submit: "Ändern",
     done: (name) => `${name} wurde geändert`,
   },

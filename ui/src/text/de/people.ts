@@ -7,7 +7,7 @@ export const people: Texts["people"] = {
   roleHelp: {
     viewer: "Liest Speicher, Hosts, Zeitpläne, Jobs und Alarme; nicht Audit, Protokolle, Benutzer und Empfänger",
     operator: "Verwaltet Hosts, Zeitpläne und Datastores; erstellt Snapshots; startet Scrubs; ersetzt Disks",
-    admin: "Löscht auch Snapshots, löscht endgültig, übernimmt; verwaltet Pools, Benutzer und Einstellungen",
+    admin: "Löscht auch Snapshots; löscht Datastores endgültig; übernimmt Volumes; verwaltet Pools, Benutzer und Einstellungen",
   },
   certificateHelp: "Leer lassen, wenn eine öffentliche Zertifizierungsstelle das Zertifikat signiert hat.",
   users: {
@@ -115,7 +115,7 @@ export const people: Texts["people"] = {
     issuerHelp: "Zum Beispiel https://login.example.com/realms/storage",
     certificate: "CA-Zertifikat des Anbieters (PEM)",
     clientId: "Client-ID",
-    secret: "Geheimnis des Clients",
+    secret: "Client-Secret",
     secretHelp: "Leer lassen, um das gespeicherte zu behalten.",
     scopes: "Weitere Scopes",
     scopesHelp: "Einer je Zeile, zusätzlich zu openid, profile und email",

@@ -31,7 +31,7 @@ export const pools: Texts["pools"] = {
     function: { scrub: "Scrub", resilver: "Resilver" },
     none: "Nie",
     running: (what, share) => `${what}: ${share}`,
-    paused: (what, share) => `${what} angehalten bei ${share}`,
+    paused: (what, share) => `${what} pausiert bei ${share}`,
     canceled: (what) => `${what} gestoppt`,
     finished: (what, errors) =>
       errors === 0 ? `${what} fand keine Fehler` : errors === 1 ? `${what}: 1 Fehler` : `${what}: ${errors} Fehler`,
@@ -50,17 +50,17 @@ export const pools: Texts["pools"] = {
   scrub: {
     start: "Scrub starten",
     resume: "Scrub fortsetzen",
-    pause: "Scrub anhalten",
+    pause: "Scrub pausieren",
     stop: "Scrub stoppen",
     leads: {
       start:
-        "Liest alle Daten und repariert Schäden. I/O der Hosts hat Vorrang. Ein Scrub kann Stunden dauern und angehalten werden.",
-      pause: "Ein angehaltener Scrub läuft von derselben Stelle weiter, auch nach einem Neustart.",
+        "Liest alle Daten und repariert Schäden. I/O der Hosts hat Vorrang. Ein Scrub kann Stunden dauern und pausiert werden.",
+      pause: "Ein pausierter Scrub läuft von derselben Stelle weiter, auch nach einem Neustart.",
       stop: "Der Fortschritt geht verloren. Der nächste Scrub beginnt von vorn.",
     },
     titles: {
       start: (pool) => `Scrub von ${pool}`,
-      pause: (pool) => `Scrub von ${pool} anhalten?`,
+      pause: (pool) => `Scrub von ${pool} pausieren?`,
       stop: (pool) => `Scrub von ${pool} stoppen?`,
     },
   },
@@ -235,7 +235,7 @@ export const pools: Texts["pools"] = {
   detach: {
     action: "Abtrennen",
     title: (device) => `${device} abtrennen?`,
-    lead: "Die Disk verlässt ihren Spiegel, oder ein Ersetzen endet. Die Redundanz sinkt.",
+    lead: "Entfernt die Disk aus ihrem Spiegel oder beendet ein laufendes Ersetzen. Die Redundanz sinkt.",
     submit: "Abtrennen",
   },
   remove: {
@@ -254,10 +254,10 @@ export const pools: Texts["pools"] = {
     },
   },
   upgrade: {
-    action: "Aktualisieren",
-    title: (pool) => `${pool} aktualisieren?`,
-    lead: "Schaltet alle Features dieses OpenZFS ein. Ältere Versionen von OpenZFS können den Pool dann nicht importieren.",
-    submit: "Pool aktualisieren",
+    action: "Features aktivieren",
+    title: (pool) => `Alle Features von ${pool} aktivieren?`,
+    lead: "Aktiviert alle Features dieses OpenZFS. Ältere Versionen von OpenZFS können den Pool dann nicht importieren.",
+    submit: "Features aktivieren",
   },
   thresholds: {
     action: "Alarmschwellen ändern",
@@ -276,7 +276,7 @@ export const pools: Texts["pools"] = {
   offline: {
     action: "Offline nehmen",
     title: (device) => `${device} offline nehmen?`,
-    lead: "Das Gerät wird nicht benutzt, bis es wieder online ist. So lange sinkt die Redundanz: Fällt noch eine Disk aus, kann der Pool verloren sein.",
+    lead: "Das Gerät wird nicht benutzt, bis es wieder online ist. So lange ist die Redundanz geringer: Fällt noch eine Disk aus, kann der Pool verloren sein.",
     submit: "Offline nehmen",
   },
   online: {
@@ -288,7 +288,7 @@ export const pools: Texts["pools"] = {
   clear: {
     action: "Fehler löschen",
     title: (device) => `Fehler von ${device} löschen?`,
-    lead: "Setzt die Fehlerzähler auf null und benutzt ein beeinträchtigtes oder gestörtes Gerät wieder. Notieren Sie die Zähler vorher: Sie zeigen, ob das Gerät ausfällt.",
+    lead: "Setzt die Fehlerzähler auf null und benutzt ein Gerät im Zustand DEGRADED oder FAULTED wieder. Notieren Sie die Zähler vorher: Diese zeigen, ob das Gerät ausfällt.",
     submit: "Fehler löschen",
   },
   disks: {

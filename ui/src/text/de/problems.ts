@@ -28,9 +28,7 @@ export const problems: Texts["problems"] = {
   tooMany: {
     title: "Zu viele Versuche",
     remedy: (seconds) =>
-      seconds === null
-        ? "Warten Sie einen Moment, dann versuchen Sie es erneut."
-        : `Versuchen Sie es in ${seconds} Sekunden erneut.`,
+      seconds === null ? "Warten Sie einen Moment, dann versuchen Sie es erneut." : `Versuchen Sie es in ${seconds} s erneut.`,
   },
   unavailable: {
     title: "Ein Teil der Appliance antwortet nicht",
@@ -52,7 +50,7 @@ export const problems: Texts["problems"] = {
   nowIs: "Neue Werte:",
   news: (name, now, before) => `${name}: ${now} (vorher: ${before})`,
   inTheWay: "Konflikte:",
-  moreInTheWay: (count) => `und ${count} weitere`,
+  moreInTheWay: (count) => (count === 1 ? "und 1 weiterer" : `und ${count} weitere`),
   tryAgain: "Erneut versuchen",
   lostBanner: "Keine Verbindung zur Appliance. Die Seite kann veraltet sein. Neuer Versuch läuft …",
 };

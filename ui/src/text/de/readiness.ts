@@ -2,7 +2,7 @@
 import type { Texts } from "..";
 
 export const readiness: Texts["readiness"] = {
-  title: "Bereitschaft",
+  title: "Betriebsbereitschaft",
   lead: "Prüfungen von allem, was VAAI-Offloads brauchen.",
   result: { ok: "OK", warning: "Warnung", failed: "Fehlgeschlagen", unknown: "Unbekannt" },
   all: (count) => (count === 1 ? "Die Prüfung ist bestanden" : `Alle ${count} Prüfungen bestanden`),

@@ -30,7 +30,7 @@ export const session: Texts["session"] = {
     progress: "Schritte des ersten Starts",
     account: {
       title: "Ersten Administrator anlegen",
-      lead: "Der Einmalcode beweist, dass Sie Zugang zum Server haben. Ihn zeigt dort, als root: zvaai setup",
+      lead: "Der Einmalcode beweist, dass Sie Zugang zum Server haben. Geben Sie dort als root ein: zvaai setup",
       code: "Einmalcode",
       codeHelp: "Fünf Gruppen zu vier Zeichen, wie in 1a2b-3c4d-5e6f-7a8b-9c0d",
       name: "Benutzername",

@@ -51,6 +51,7 @@ export const system: Texts["system"] = {
     restoreTitle: "Konfiguration wiederherstellen",
     restoreLead: "Die Sicherung ersetzt die ganze Konfiguration. Die Konsole zeigt zuerst die Änderungen.",
     chooseFile: "Sicherungsdatei",
+    drop: "Datei hierher ziehen oder durchsuchen",
     noFile: "Wählen Sie eine Sicherungsdatei.",
     tooLarge: "Die Datei ist zu groß für eine Sicherung.",
     preview: "Änderungen ansehen",
@@ -115,7 +116,7 @@ export const system: Texts["system"] = {
     severity: { info: "Alle Alarme", warning: "Warnungen und kritische Alarme", critical: "Nur kritische Alarme" },
     enabled: "Ein",
     off: "Aus",
-    waiting: (count) => `${count} warten`,
+    waiting: (count) => (count === 1 ? "1 wartet" : `${count} warten`),
     delivery: {
       pending: "Neuer Versuch folgt",
       delivered: "Zugestellt",
