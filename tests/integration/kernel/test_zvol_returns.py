@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cdb import TEST_UNIT_READY, write
+from support.cdb import TEST_UNIT_READY, read, unmap, write
 from support.programs import ProgramFailed, run, wait_for
-from support.raw_initiator import GOOD, Session
+from support.raw_initiator import GOOD, Response, Session
 from support.target import IQN, RpcError, Target
 from support.volumes import VolumeMaker
 from support.zfs import Pool
 
 NAME = "returning"
 UNIT_ATTENTION = 0x06
+WRITE_PROTECTED = (0x07, 0x27, 0x00)
+RENAMES = 20
 
 
 def lun(target: Target) -> dict[str, Any]:
@@ -91,22 +93,39 @@ def test_a_copy_under_the_name_of_the_original_is_not_served(
     target.call("luns.delete", {"target": IQN, "number": 0})
 
 
+def rename_often(dataset: str) -> None:
+    """Ends with the new name."""
+    for _ in range(RENAMES):
+        run("zfs", "rename", dataset, f"{dataset}-renamed")
+        run("zfs", "rename", f"{dataset}-renamed", dataset)
+    run("zfs", "rename", dataset, f"{dataset}-renamed")
+
+
 def test_a_zvol_renamed_under_a_writer_is_served_on(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
+    """OpenZFS makes the disk read-only for a moment at each rename."""
     device, dataset = make_volume(NAME, 16), f"{pool.name}/{NAME}"
     target.add_lun(0, device, guid=guid(dataset))
-    run("zfs", "rename", dataset, f"{dataset}-renamed")
     change = {"target": IQN, "number": 0, "path": f"{device}-renamed"}
 
     async def write_during_change() -> None:
         async with Session(target.portal) as session:
             while (await session.execute(TEST_UNIT_READY)).status != GOOD:
                 pass
+
+            async def command(cdb: bytes, data: bytes) -> None:
+                answer = await session.execute(cdb, data_out=data)
+                assert answer.status == GOOD or answer.sense_codes[0] == UNIT_ATTENTION, answer
+
+            renaming = asyncio.create_task(asyncio.to_thread(rename_often, dataset))
+            while not renaming.done():
+                writes = [command(write(8 * at, 8), bytes(4096)) for at in range(16)]
+                await asyncio.gather(*writes, command(*unmap((1024, 1024))))
+            await renaming
             changing = asyncio.create_task(asyncio.to_thread(target.call, "luns.change", change))
             after = 0
             while after < 20:
                 after += changing.done()
-                answer = await session.execute(write(0, 8), data_out=bytes(4096))
-                assert answer.status == GOOD or answer.sense_codes[0] == UNIT_ATTENTION, answer
+                await command(write(0, 8), bytes(4096))
             assert (await changing)["changed"]
 
     asyncio.run(write_during_change())
@@ -115,3 +134,21 @@ def test_a_zvol_renamed_under_a_writer_is_served_on(target: Target, pool: Pool, 
     wait_for(lambda: lun(target)["state"] == "serving", "the zvol is served by its new name")
     target.call("luns.delete", {"target": IQN, "number": 0})
     run("zfs", "rename", f"{dataset}-renamed", dataset)
+
+
+def test_a_zvol_made_read_only_refuses_writes_and_serves_reads(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
+    device, dataset = make_volume(NAME, 16), f"{pool.name}/{NAME}"
+    target.add_lun(0, device)
+
+    async def statuses() -> tuple[Response, Response]:
+        async with Session(target.portal) as session:
+            while (await session.execute(TEST_UNIT_READY)).status != GOOD:
+                pass
+            return await session.execute(write(0, 8), data_out=bytes(4096)), await session.execute(read(0, 8), 4096)
+
+    run("zfs", "set", "readonly=on", dataset)
+    refused, served = asyncio.run(statuses())
+    assert refused.sense_codes == WRITE_PROTECTED and served.status == GOOD, (refused, served)
+    run("zfs", "set", "readonly=off", dataset)
+    assert [answer.status for answer in asyncio.run(statuses())] == [GOOD, GOOD]
+    target.call("luns.delete", {"target": IQN, "number": 0})

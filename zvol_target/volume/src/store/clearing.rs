@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::refusal::Refusals;
 use super::{Store, classify};
 use crate::engine;
 use crate::ioctl;
@@ -168,13 +169,17 @@ impl Store {
     /// Clears with one method, step by step. Returns where it ended, with the error if there was one.
     async fn clear_middle(&self, way: Way, range: Range<u64>) -> Result<u64, (u64, io::Error)> {
         let mut at = range.start;
+        let mut refusals = Refusals::default();
         while at < range.end {
             let length = (range.end - at).min(STEP - at % STEP);
             let cleared = engine::call(&self.backing, move |backing| {
                 way.clear(backing.file(), at, length)
             });
-            cleared.await.map_err(|error| (at, error))?;
-            at += length;
+            match cleared.await {
+                Ok(()) => at += length,
+                Err(error) if refusals.may_end(&error).await => {}
+                Err(error) => return Err((at, error)),
+            }
         }
         Ok(at)
     }

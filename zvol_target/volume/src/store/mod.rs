@@ -3,6 +3,7 @@
 
 mod clearing;
 mod holes;
+mod refusal;
 
 pub(crate) use clearing::{Clearing, Way};
 
@@ -15,6 +16,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fdatasync};
 use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::Mutex;
 
+use self::refusal::Refusals;
 use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
 use crate::{Buffer, Geometry, Stability, VolumeError};
@@ -310,12 +312,21 @@ impl Store {
         offset: u64,
         buffer: Buffer,
     ) -> Result<Buffer, Unwritten> {
-        let operation = self.operation(action, offset, buffer);
-        let run = engine::run(operation).await;
-        run.map_err(|failed| Unwritten {
-            error: self.classified(failed.error),
-            buffer: failed.buffer,
-        })
+        let mut buffer = buffer;
+        let mut refusals = Refusals::default();
+        loop {
+            let failed = match engine::run(self.operation(action, offset, buffer)).await {
+                Ok(buffer) => return Ok(buffer),
+                Err(failed) => failed,
+            };
+            buffer = match failed.buffer {
+                Some(buffer) if refusals.may_end(&failed.error).await => buffer,
+                buffer => {
+                    let error = self.classified(failed.error);
+                    return Err(Unwritten { error, buffer });
+                }
+            };
+        }
     }
 
     fn operation(&self, action: Action, offset: u64, buffer: Buffer) -> Operation {
@@ -347,14 +358,17 @@ impl Store {
     }
 }
 
-/// Maps an error number: ENOSPC and EDQUOT are lack of space, EROFS is read-only, ENXIO and ENODEV mean that the device no longer
-/// exists.
+/// Maps an error number: ENOSPC and EDQUOT are lack of space, EROFS and EPERM are read-only, ENXIO and ENODEV mean that the device no
+/// longer exists.
 ///
 /// A zvol can return EIO for lack of space: the kernel turns EDQUOT into EIO, and with `zvol_use_blk_mq=1` ENOSPC too. For EIO,
 /// [`crate::growth`] checks the space left.
 pub(crate) fn classify(error: io::Error) -> VolumeError {
     if let Some(Errno::NXIO | Errno::NODEV) = Errno::from_io_error(&error) {
         return VolumeError::Gone(error);
+    }
+    if let Some(Errno::PERM) = Errno::from_io_error(&error) {
+        return VolumeError::ReadOnly;
     }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => VolumeError::OutOfSpace,
@@ -451,10 +465,9 @@ mod tests {
         for errno in [Errno::NOSPC, Errno::DQUOT] {
             assert!(matches!(classify(errno.into()), VolumeError::OutOfSpace));
         }
-        assert!(matches!(
-            classify(Errno::ROFS.into()),
-            VolumeError::ReadOnly
-        ));
+        for errno in [Errno::ROFS, Errno::PERM] {
+            assert!(matches!(classify(errno.into()), VolumeError::ReadOnly));
+        }
         // The log must still show the device's error.
         for errno in [Errno::IO, Errno::TIMEDOUT] {
             let VolumeError::Device(error) = classify(errno.into()) else {
