@@ -39,6 +39,6 @@ def wait_for(condition: Callable[[], bool], what: str, timeout: float = 180) -> 
         ended = time.monotonic()
         if ended > until:
             raise TimeoutError(f"{what}: not within {timeout} s")
-        # Checks take at most half of the processor from what they wait for.
-        time.sleep(max(0.02, ended - began))
+        # Checks take at most half of the processor from what they wait for, and one slow check delays the next little.
+        time.sleep(min(max(0.02, ended - began), 0.5))
         began = time.monotonic()

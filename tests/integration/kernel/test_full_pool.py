@@ -189,7 +189,11 @@ def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPoo
                         await asyncio.sleep(0.1)
                     assert taken.count(SOFT_THRESHOLD) == 1
 
-            await in_full(sessions[0], 0, 80)
+            writer = await stack.enter_async_context(Session(short_target.portal))
+            await ready(writer)
+            for at in range(80):
+                while (response := await write(writer, at * MIB, os.urandom(MIB))).status != GOOD:
+                    assert response.sense_codes == SOFT_THRESHOLD, response
             await each_gets_one()
             settings = {"headroom_bytes": 96 * MIB, "soft_threshold": {"percent": 30}}
             short_target.call("space.set_pool", {"pool": short_pool.name, **settings})

@@ -10,7 +10,7 @@ from typing import Any
 from support.initiator import Initiator
 from support.programs import wait_for
 from support.target import Target
-from support.volumes import VolumeMaker
+from support.zfs import Pool
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 DIGESTS = {f"node.conn[0].iscsi.{name}Digest": "CRC32C" for name in ("Header", "Data")}
@@ -27,7 +27,8 @@ def verify(disk: Path, offset: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_session_moves_under_load(tmp_path: Path, make_volume: VolumeMaker) -> None:
+def test_a_session_moves_under_load(tmp_path: Path, other_pool: Pool) -> None:
+    """In memory, so that the processor limits the I/O: sessions move by its load."""
     target = Target(tmp_path, [(f"{address}:3260", 1) for address in ADDRESSES], ["--reactors", "2", "--log", "debug"])
     target.start()
     initiator, log = Initiator(), tmp_path / "target.log"
@@ -37,7 +38,7 @@ def test_a_session_moves_under_load(tmp_path: Path, make_volume: VolumeMaker) ->
 
     try:
         target.create()
-        target.add_lun(0, make_volume("volume", 64))
+        target.add_lun(0, other_pool.create_volume("moving", 64))
         disks = {portal: initiator.login(portal, settings=DIGESTS) for portal in (f"{address}:3260" for address in ADDRESSES)}
         of_reactor: dict[int, list[Path]] = {}
         for session in sessions():

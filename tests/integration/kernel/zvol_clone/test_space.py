@@ -201,7 +201,10 @@ def test_refusals(device: ZvolClone, dataset: DatasetOf) -> None:
     assert device.space(12345).stopped == Stopped.BAD_DESCRIPTOR
 
 
-def test_dirty_blocks_are_reported_and_a_rollback_does_not_wait(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
+def test_dirty_blocks_are_reported_and_a_rollback_does_not_wait(
+    device: ZvolClone, pool: Pool, dataset: DatasetOf, zfs_parameter: Callable[[str, int], None]
+) -> None:
+    zfs_parameter("zfs_txg_timeout", 30)
     root = dataset()
     file = root / "file"
     file.write_bytes(random_blocks(MIB))
