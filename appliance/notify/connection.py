@@ -130,16 +130,24 @@ class Bounded:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.stream, socket.SHUT_RDWR)
 
+    def _keep(self, stream: socket.socket) -> None:
+        """Takes the stream that `_cut` is to cut. Raises TimeoutError if that was called before."""
+        self.stream = stream
+        if self._over.is_set():
+            raise TimeoutError
+
     def connect(self, addresses: Sequence[str], port: int) -> socket.socket:
         """To the first that answers. Raises OSError."""
         problem: OSError | None = None
         for address in addresses:
             try:
-                self.stream = socket.create_connection((address, port), CONNECT_S)
-                self.stream.settimeout(TOTAL_S)
-                return self.stream
+                stream = socket.create_connection((address, port), CONNECT_S)
             except OSError as error:
                 problem = error
+                continue
+            stream.settimeout(TOTAL_S)
+            self._keep(stream)
+            return stream
         assert problem is not None
         raise problem
 
@@ -147,6 +155,6 @@ class Bounded:
         """TLS, with the receiver's certificate checked against its name. Raises OSError."""
         assert self.stream is not None
         stream = context.wrap_socket(self.stream, server_hostname=host, do_handshake_on_connect=False)
-        self.stream = stream
+        self._keep(stream)
         stream.do_handshake()
         return stream

@@ -67,8 +67,11 @@ def send(
             smtp.ehlo()
             if parts.scheme == "smtp":
                 if smtp.has_extn("starttls"):
-                    smtp.starttls(context=context)
-                    bounded.stream = smtp.sock
+                    code, reply = smtp.docmd("STARTTLS")
+                    if code != 220:
+                        raise smtplib.SMTPResponseException(code, reply)
+                    # During smtplib's starttls the timer cuts nothing. Input from before TLS is discarded (RFC 3207).
+                    smtp.sock, smtp.file = bounded.encrypt(context, host), None
                     smtp.ehlo()
                 elif not all(may_go_to(address, True, trusted) for address in addresses):
                     return Outcome(None, "the mail server offers no STARTTLS; only trusted networks are reached without it")

@@ -24,7 +24,9 @@ from simulators.appliance import Appliance, running
 from appliance.api import certificate
 from appliance.config import Alerts
 from appliance.domain.journal import Finding, update_alerts
+from appliance.notify import connection
 from appliance.notify import message as notice
+from appliance.notify.delivery import Destination, deliver
 from appliance.notify.mail import compose
 from appliance.notify.sender import Sender
 
@@ -217,6 +219,30 @@ def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Pat
             assert sent(appliance, now + 10 + 4000 * (attempt + 1)) == 1
         states = [delivery["state"] for delivery in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
         assert states == ["failed", "delivered"]
+
+
+@pytest.mark.parametrize("scheme", ["smtps", "smtp"])
+def test_a_connection_whose_time_ends_while_it_is_encrypted_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """The timer finds only the socket that was given to TLS."""
+
+    class Slow(ssl.SSLContext):
+        def wrap_socket(self, *values: Any, **named: Any) -> ssl.SSLSocket:
+            stream = super().wrap_socket(*values, **named)
+            for thread in threading.enumerate():
+                if isinstance(thread, threading.Timer):
+                    thread.join(60)
+            return stream
+
+    monkeypatch.setattr(connection, "TOTAL_S", 0.5)
+    with mail_server(tmp_path, scheme) as mail:
+        context = Slow(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=mail.pem)
+        monkeypatch.setattr("appliance.notify.mail.context_for", lambda _: context)
+        to = Destination(f"{scheme}://127.0.0.1:{mail.port}", sender="a@example.com", recipients=[OPS])
+        outcome = deliver(to, "event", "test", '{"timestamp": 0, "data": {}}', TRUSTED)
+    assert "no answer within" in str(outcome.problem) and not mail.mails
 
 
 def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance, tmp_path: Path) -> None:

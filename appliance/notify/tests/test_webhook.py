@@ -11,6 +11,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -126,6 +127,13 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
             assert time.monotonic() - began < 30
             if answer is drips:
                 assert outcome.status is None and "no answer within" in str(outcome.problem)
+
+
+def test_a_connection_that_is_made_after_its_time_is_not_used(tmp_path: Path) -> None:
+    """The timer has nothing to cut then, and no other timer follows."""
+    with receiver(tmp_path, tls=False) as server, pytest.raises(TimeoutError), connection.Bounded(60) as bounded:
+        bounded._cut()
+        bounded.connect(["127.0.0.1"], urlsplit(server.url).port or 0)
 
 
 def test_a_resolver_that_does_not_answer_delays_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
