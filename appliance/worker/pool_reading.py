@@ -13,6 +13,7 @@ from appliance.zfs.model import Filesystem, Health, Pool, Snapshot, Volume
 
 SHORTEST_LIMIT = 2.0
 """Seconds."""
+_STEP_S = 0.2
 _TIMES = 4
 """A pool hangs if it takes this many times as long as its last reading, and as the other pools now."""
 
@@ -137,20 +138,21 @@ class PoolReading:
                 self._changed.notify_all()
 
     def _wait(self, readings: Sequence[_Reading]) -> None:
-        """Waits until all have ended or hang. A single pool has the full time, as it delays no other."""
+        """Waits until all have ended or hang. A single pool has the full time, as it delays no other.
+
+        Time in which this thread does not run does not count: then the whole machine may have been stopped.
+        """
+        waited = 0.0
         with self._changed:
             while left := [reading for reading in readings if reading.ended is None]:
-                now = time.monotonic()
                 others = max((reading.ended - reading.began for reading in readings if reading.ended is not None), default=None)
-                if others is None:
-                    self._changed.wait(1.0 if len(readings) == 1 else None)
-                    continue
-                limits = [
-                    reading.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._lasted(reading.pool))) for reading in left
-                ]
-                if max(limits) <= now:
-                    return
-                self._changed.wait(max(limits) - now)
+                if others is not None:
+                    longest = max(others, *(self._lasted(reading.pool) for reading in left))
+                    if waited >= max(SHORTEST_LIMIT, _TIMES * longest):
+                        return
+                began = time.monotonic()
+                self._changed.wait(_STEP_S)
+                waited += min(time.monotonic() - began, _STEP_S)
 
     def _lasted(self, pool: str) -> float:
         """Zero after an error: a pool that hangs until a time limit must not delay the others that long each time."""

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,6 +103,29 @@ def test_a_slow_pool_is_not_shown_as_suspended_by_a_quick_one(
     for _ in range(2):
         reading.read()
         time.sleep(1.5)
+    reading.read()
+    assert {pool.name: pool.health for pool in reading.content().pools} == {"tank": "ONLINE", hanging: "ONLINE"}
+
+
+def test_no_pool_is_shown_as_suspended_because_the_machine_was_stopped(
+    appliance: Appliance, hanging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a minute, while a pool was being read."""
+    real, reader, times, stopped = appliance.simulator.datasets, threading.current_thread(), itertools.count(1), threading.Event()
+
+    def datasets(root: str | None = None) -> DatasetList:
+        assert root != hanging or stopped.wait(60)
+        return real(root)
+
+    def monotonic() -> float:
+        number = next(times) if threading.current_thread() is reader else 0
+        if number > 2:
+            stopped.set()
+        return time.monotonic() + (60 if number > 1 else 0)
+
+    monkeypatch.setattr(appliance.simulator, "datasets", datasets)
+    monkeypatch.setattr("appliance.worker.pool_reading.time", SimpleNamespace(monotonic=monotonic))
+    reading = PoolReading(appliance.simulator, ())
     reading.read()
     assert {pool.name: pool.health for pool in reading.content().pools} == {"tank": "ONLINE", hanging: "ONLINE"}
 
