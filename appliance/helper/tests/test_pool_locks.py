@@ -78,7 +78,7 @@ def test_a_pool_that_hangs_stops_no_change_of_another(tmp_path: Path) -> None:
         ]
         for thread in stuck:
             thread.start()
-        client = connect(path, seconds=5)
+        client = connect(path, seconds=60)
         client.create_filesystem("tank/first")
         assert [filesystem.name for filesystem in client.datasets("tank").filesystems] == ["tank", "tank/first"]
         answers.set()
