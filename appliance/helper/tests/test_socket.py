@@ -158,8 +158,11 @@ def test_a_stop_waits_for_the_change_under_way(simulator: Simulator, tmp_path: P
 
 
 def test_time_limit(simulator: Simulator, tmp_path: Path) -> None:
-    simulator.delay_next("create_filesystem", 1.0)
-    with client_of(simulator, tmp_path / "helper.sock", seconds=0.2) as client, pytest.raises(Timeout) as caught:
+    with (
+        client_of(simulator, tmp_path / "helper.sock", seconds=0.2) as client,
+        simulator.held_next("create_filesystem"),
+        pytest.raises(Timeout) as caught,
+    ):
         client.create_filesystem("tank/slow")
     assert caught.value.operation == "create_filesystem"
 
