@@ -6,7 +6,6 @@ the 256 last used exports, which continue if their share comes again.
 """
 
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -54,16 +53,19 @@ class Counters:
 class Offloads:
     def __init__(self, context: Context) -> None:
         self._context, self._lock = context, threading.Lock()
+        self._stored = 0
+        """How often totals were stored."""
 
     def read(self, newest: float) -> Counters:
         """Reads all counters and stores the totals; `newest` as in Context.scan. Raises DomainError."""
-        context = self._context
+        context, stored = self._context, self._stored
         with as_domain_errors():
             target = context.target.statistics(context.target_name)
         nfs = self._nfs(newest)
-        totals = self._take(LUNS, (row(lun, "uuid") for lun in target["luns"]))
+        counted = {LUNS: [row(lun, "uuid") for lun in target["luns"]]}
         if nfs is not None and nfs.nfs_problem is None:
-            totals = self._take(EXPORTS, (row(export, "export") for export in nfs.exports))
+            counted[EXPORTS] = [row(export, "export") for export in nfs.exports]
+        totals = self._take(counted, stored)
         return Counters(target["luns"], nfs or NfsCounters(), totals)
 
     def nfs(self, newest: float) -> NfsCounters:
@@ -82,24 +84,30 @@ class Offloads:
         exports = [{**export, "datastore": by_path.get(str(export.get("export")))} for export in counted.get("exports", ())]
         return NfsCounters(exports)
 
-    def _take(self, plane: str, rows: Iterable[Row]) -> dict[str, Counts]:
-        """Adds the increase of the counters, and returns all totals. A lower count means a restart from 0."""
+    def _take(self, planes: dict[str, list[Row]], before: int) -> dict[str, Counts]:
+        """Adds the increase of the counters, and returns all totals. A lower count means a restart from 0.
+
+        Adds nothing if another thread has stored totals since there were `before`: its counters can be newer, and these lower.
+        """
         with self._lock:
             with self._context.store.reading() as session:
                 setting = session.get(Setting, SETTING)
                 stored = decoding.convert(setting.value, _StoredTotals) if setting else _StoredTotals()
             totals = {name: stored.totals.get(name, {}) for name in (LUNS, EXPORTS)}
-            before = stored.luns if plane == LUNS else stored.exports
-            now = {row.subject: _counts(row) for row in rows}
-            for name, counts in now.items():
-                old = before.get(name, {})
-                began_anew = any(value < old.get(kind, 0) for kind, value in counts.items())
-                for kind, value in counts.items():
-                    totals[plane][kind] = totals[plane].get(kind, 0) + value - (0 if began_anew else old.get(kind, 0))
-            if now != before:
+            if self._stored != before:
+                return totals
+            last = {LUNS: stored.luns, EXPORTS: stored.exports}
+            now = last | {plane: {row.subject: _counts(row) for row in rows} for plane, rows in planes.items()}
+            for plane in planes:
+                for name, counts in now[plane].items():
+                    old = last[plane].get(name, {})
+                    began_anew = any(value < old.get(kind, 0) for kind, value in counts.items())
+                    for kind, value in counts.items():
+                        totals[plane][kind] = totals[plane].get(kind, 0) + value - (0 if began_anew else old.get(kind, 0))
+            if now != last:
                 with self._context.store.session() as session:
-                    new = msgspec.to_builtins(stored) | {"totals": totals, plane: now}
-                    session.merge(Setting(name=SETTING, value=new))
+                    session.merge(Setting(name=SETTING, value={"totals": totals, **now}))
+                self._stored += 1
         return totals
 
 

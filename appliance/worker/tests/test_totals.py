@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Totals of offloaded bytes never decrease: not when a LUN is removed or returns, nor after a restart of target or worker."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -48,6 +50,32 @@ def test_totals_of_exports_survive_a_time_without_exports(appliance: Appliance, 
     assert total(130, 5) == 135
     assert total() == 135, "the NFS server was restarted"
     assert total(140) == 275
+
+
+def test_older_counters_that_come_late_are_not_counted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are lower than those of a faster reader, as after a restart of the target."""
+    counters: dict[str, Any] = {"luns": [row("a", 100)], "sessions": [], "hosts": []}
+    monkeypatch.setattr(appliance.target, "statistics", lambda _target: dict(counters))
+    appliance.nfs_datastore("files")
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def slow() -> dict[str, Any]:
+        first = not waiting.is_set()
+        waiting.set()
+        assert not first or go_on.wait(60)
+        return {"exports": [{"export": "/files", **row("", 7 if first else 8)}]}
+
+    monkeypatch.setattr(appliance.service.context.files, "counters", slow)
+    with ThreadPoolExecutor(1) as other:
+        late = other.submit(appliance.get, "/offloads")
+        try:
+            assert waiting.wait(60)
+            counters["luns"] = [row("a", 150)]
+            totals = [appliance.get("/offloads")["totals"]]
+        finally:
+            go_on.set()
+        totals += [late.result(60)["totals"], appliance.get("/offloads")["totals"]]
+    assert [(each["luns"]["cloned_bytes"], each["exports"]["cloned_bytes"]) for each in totals] == [(150, 8)] * 3
 
 
 def test_periodic_tasks_store_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
