@@ -123,11 +123,8 @@ def job_of_key(session: Session, key: str | None) -> str | None:
 
 
 def forget_keys(session: Session, before: float) -> None:
-    """Forgets the keys of requests whose jobs ended before this time (seconds since 1970). Keys of schedules (worker/periodic.py)
-    remain: a slot can be longer, and is not used twice.
-    """
-    old = (Job.ended_at < before, Job.key.is_not(None), Job.key.not_like("schedule %"))
-    session.execute(update(Job).where(*old).values(key=None))
+    """Forgets the keys of requests whose jobs ended before this time (seconds since 1970)."""
+    session.execute(update(Job).where(Job.ended_at < before, Job.key.is_not(None)).values(key=None))
 
 
 def job(session: Session, job_id: str) -> Job:

@@ -10,10 +10,10 @@ from shlex import quote
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Schedule
+from appliance.database.models import Job, Schedule
 from appliance.domain import rows, schedule_times
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError
@@ -226,6 +226,8 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Mapping[
     row = session.get(Schedule, schedule_id)
     if row is None:
         return
+    if row.attempted_at != used:  # no retry needs the keys; after the clock was ahead, the same slots come again
+        session.execute(update(Job).where(Job.key.startswith(f"schedule {schedule_id} ", autoescape=True)).values(key=None))
     row.attempted_at = used
     text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(list(missing.values())[:5])}"
     area = areas(schedule_id)[1]

@@ -17,7 +17,6 @@ from appliance.api.events import STREAMS
 from appliance.api.execution import forget_unfinished
 from appliance.api.wire import HttpRequest
 from appliance.database.models import IdempotencyKey, Job
-from appliance.domain import jobs
 from appliance.domain.errors import ConflictError
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
@@ -188,21 +187,16 @@ def test_a_repeated_request_returns_the_job_whose_response_was_lost(appliance: A
 
 
 def test_keys_end_after_a_day(appliance: Appliance) -> None:
-    """Also for jobs, which are found by their keys. A schedule must not use a slot twice, however long that is."""
+    """Also for jobs, which are found by their keys."""
     path, body = f"/datastores/{appliance.datastore('one')}", {"soft_threshold": 50}
     first, again = (appliance.request("PATCH", path, body, Idempotency_Key="key").json for _ in range(2))
     assert first is not None and first == again
     appliance.ended(first["id"])
-    slot = "schedule 1 2 3"
     with appliance.store.session() as session:
-        jobs.submit(session, "of a schedule", "snapshot.create", jobs.Plan(subject="x", pools=()), "schedule", slot)
-        jobs.end(session, "of a schedule", jobs.SUCCEEDED)
         session.execute(update(IdempotencyKey).values(created_at=IdempotencyKey.created_at - 90_000))
         session.execute(update(Job).values(ended_at=Job.ended_at - 90_000))
     later = appliance.request("PATCH", path, body, Idempotency_Key="key")
     assert later.status_code == 202 and later.json is not None and later.json["id"] != first["id"]
-    with appliance.store.reading() as session:
-        assert jobs.job_of_key(session, slot) == "of a schedule"
 
 
 def test_a_key_of_a_request_that_was_cut_off_can_be_used_again(appliance: Appliance) -> None:

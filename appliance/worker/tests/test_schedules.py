@@ -112,6 +112,18 @@ def test_a_pool_that_is_away_costs_no_slot(appliance: Appliance, clock: Clock) -
     assert len(names(appliance, store)) == 1
 
 
+def test_slots_that_come_again_after_a_clock_was_ahead_are_used(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    clock.schedule(store, keep=20)
+    for _ in range(6):
+        clock.due()
+    clock.now -= 1500 - 5  # snapshots have other names
+    clock.due(0)
+    for _ in range(4):
+        clock.due()
+    assert len(names(appliance, store)) == 11
+
+
 def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     stores = [appliance.datastore("first"), appliance.datastore("second")]
     schedule = clock.schedule(*stores, keep=20)
