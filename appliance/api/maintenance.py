@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Updates of the server, its reboot and its shutdown."""
 
+import math
+
 from sqlalchemy import select
 
 from appliance import updates
@@ -35,11 +37,13 @@ def read_updates(call: Call) -> UpdatesResponse:
 
 @resource.operation("GET", "/power", role=Role.ADMIN)
 def read_power(call: Call) -> PowerResponse:
-    """Hosts, NFS clients, users of the console and jobs that a reboot interrupts."""
+    """Hosts, NFS clients, users of the console and jobs that a reboot interrupts, and whether the next kernel has OpenZFS."""
     used = power.users(call.context)
+    kernel = updates.unprepared_kernel(math.inf)
+    warning = ". Run: ".join(updates.without_openzfs(kernel)) if kernel else ""
     with call.context.store.reading() as session:
         running = session.scalars(select(Job).where(Job.state.in_(jobs.ACTIVE)).order_by(Job.sequence))
-        return PowerResponse(**vars(used), jobs=[JobResponse.model_validate(job) for job in running])
+        return PowerResponse(**vars(used), jobs=[JobResponse.model_validate(job) for job in running], warning=warning)
 
 
 @resource.operation("POST", "/power", role=Role.ADMIN, audit="power.change")

@@ -42,6 +42,8 @@ class PowerResponse(Answer):
     unknown: list[str]
     """Servers that do not answer: their users are unknown."""
     jobs: list[JobResponse]
+    warning: str
+    """A kernel of the next boot without OpenZFS, with the remedy; else empty."""
 
 
 class PowerUpdate(Model):

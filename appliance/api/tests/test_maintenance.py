@@ -82,6 +82,7 @@ def test_a_kernel_without_openzfs_is_an_alert_after_an_hour(
     now = time.time()
     assert updates.unprepared_kernel(now + 600) == ""
     assert updates.unprepared_kernel(now + 4000) == kernel
+    assert f"linux-headers-{kernel}" in appliance.get("/power")["warning"]
     appliance.service.periodic.now = lambda: now + 4000
     appliance.service.periodic.hazards()
     appliance.wait_until_idle()

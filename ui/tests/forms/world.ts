@@ -190,8 +190,8 @@ const updates: Api.Updates = {
   packages: [{ name: "zvaai-target", installed: "1.0", version: "1.1", effect: "The iSCSI target restarts" }],
   obstacles: ["tank is DEGRADED"],
 };
-const power: Api.Power = {
-  ...{ iscsi_hosts: ["esx1"], nfs_clients: ["192.0.2.9"], console_users: ["admin"], unknown: [], jobs: [running] },
+export const power: Api.Power = {
+  ...{ iscsi_hosts: ["esx1"], nfs_clients: ["192.0.2.9"], console_users: ["admin"], unknown: [], jobs: [running], warning: "" },
 };
 const settings: components["schemas"]["IscsiSettingsResponse"] = { chap_required: false, target_chap_name: "storage" };
 

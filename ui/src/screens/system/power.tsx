@@ -87,6 +87,7 @@ function ChangePower({ action, onClose, onDone }: ChangeProps) {
       {(problem) => (
         <>
           {used !== undefined && <UsedBy used={used} />}
+          {used !== undefined && used.warning !== "" && <Alert variant="danger" isInline component="p" title={used.warning} />}
           <TextField
             id="power-password"
             label={words.password}
