@@ -159,6 +159,9 @@ def test_no_update_is_lost_and_no_host_starves(
             asyncio.run(asyncio.wait_for(act(tally), SECONDS + 60))
             bulk_mib = written.value if written else 0
         times = sorted(tally.times)
+        if not times:
+            problems.append(f"no host sent a command within {SECONDS:g} s")
+            continue
         report_line(
             f"{HOSTS} hosts, {COUNTERS} counters, {SECONDS:g} s: {sum(tally.successes)} set, {tally.miscompares} miscompares, "
             f"by host {min(tally.successes)} to {max(tally.successes)}; ATS median {statistics.median(times) * 1000:.1f} ms, "
