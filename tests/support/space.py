@@ -14,7 +14,8 @@ def sync(volume: Path) -> None:
     if IN_GUEST:
         run("zpool", "sync", str(volume).removeprefix("/dev/zvol/").partition("/")[0])
     else:
-        os.sync()
+        with volume.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def used_bytes(volume: Path) -> int:
