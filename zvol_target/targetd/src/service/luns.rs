@@ -2,7 +2,7 @@
 //! Creates, changes and deletes logical units.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use volume::RunningClones;
 
@@ -45,7 +45,7 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     luns.push(lun.clone());
     luns.sort_unstable_by_key(|lun| lun.number);
     candidate.validate()?;
-    let opened = open_within(lun, OPENING_TIMEOUT, Beginning::New).await?;
+    let opened = open_within(lun, Instant::now(), OPENING_TIMEOUT, Beginning::New).await?;
     let mut service = service.borrow_mut();
     service.store(candidate)?;
     service.running_target(target)?.insert(lun, Ok(opened))?;
@@ -118,7 +118,7 @@ async fn exchange(
         let opened = if stays_open || moves {
             place.reopen(old, new).await?
         } else {
-            match open_within(new, OPENING_TIMEOUT, Beginning::Present).await {
+            match open_within(new, Instant::now(), OPENING_TIMEOUT, Beginning::Present).await {
                 // In use perhaps by this unit, under another name.
                 Err(error) if error.is_in_use() => place.reopen(old, new).await?,
                 opened => {

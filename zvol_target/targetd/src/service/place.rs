@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use scsi::PersistentReservations;
 use volume::RunningClones;
@@ -16,6 +16,9 @@ use crate::reservations::Beginning;
 
 /// Poll interval for the end of clones.
 const CLONES_POLL: Duration = Duration::from_millis(2);
+
+/// How long a path may still be in use after it was closed: by a kernel thread of `io_uring`, or a child process before its exec.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The number of a logical unit that is being changed.
 pub(super) struct Place<'a> {
@@ -197,7 +200,8 @@ impl Place<'_> {
                 // No command can change them from now on.
                 Beginning::Moved(self.persistent_reservations())
             };
-            match open_within(new, OPENING_TIMEOUT, beginning).await {
+            let release = Instant::now() + RELEASE_PATIENCE;
+            match open_within(new, release, OPENING_TIMEOUT, beginning).await {
                 Ok(opened) => return Ok(opened),
                 Err(error) => error.into(),
             }

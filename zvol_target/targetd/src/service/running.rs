@@ -361,10 +361,11 @@ pub(super) async fn open_apart(
 /// Like [`open_apart`], with an error after `patience`. A later result is closed at once.
 pub(super) async fn open_within(
     lun: &Lun,
+    release: Instant,
     patience: Duration,
     beginning: Beginning,
 ) -> Result<Opened, Unusable> {
-    let opening = open_apart(lun, Instant::now(), beginning);
+    let opening = open_apart(lun, release, beginning);
     match tokio::time::timeout(patience, opening).await {
         Ok(opened) => opened,
         Err(_) => Err(Unusable::Slow {

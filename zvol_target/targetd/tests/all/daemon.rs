@@ -80,10 +80,10 @@ fn the_volume_of_a_deleted_lun_is_free() {
     let which = json!({"target": IQN, "number": 0});
     assert_eq!(daemon.call("luns.delete", &which), json!({"closed": true}));
     assert_eq!(daemon.refusal("luns.delete", &which), -32001);
-    volume::open(&volume, volume::OpenOptions::default())
-        .map(drop)
-        .unwrap();
-    daemon.create_lun(1, &volume);
+    let again = json!({"target": IQN, "lun": lun(1, &volume)});
+    wait_until("the volume to be free", || {
+        daemon.try_call("luns.create", &again).is_ok()
+    });
     let deleted = daemon.call("targets.delete", &json!({"name": IQN}));
     assert_eq!(deleted, json!({"closed": true}));
     let text = fs::read_to_string(home.path("target.json")).unwrap();

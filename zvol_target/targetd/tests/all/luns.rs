@@ -7,8 +7,9 @@ use std::thread;
 
 use crate::common::{
     BECAME_READY, CAPACITY_CHANGED, Daemon, HOST, Home, Host, INQUIRY_CHANGED, IQN, LUNS_CHANGED,
-    NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, lun, run,
+    NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, lun, run, wait_until,
 };
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -205,9 +206,9 @@ fn read_only_and_path_change_under_a_host() {
     let moved = fs::read(home.path("moved")).unwrap();
     assert_eq!(moved[3 * 512..4 * 512], [0x33; 512]);
     // The old path is free.
-    volume::open(&home.path("volume"), volume::OpenOptions::default())
-        .map(drop)
-        .unwrap();
+    wait_until("the old path to be free", || {
+        volume::open(&home.path("volume"), volume::OpenOptions::default()).is_ok()
+    });
     // The same volume under another name: only this LUN has it open.
     fs::rename(home.path("moved"), home.path("renamed")).unwrap();
     change(&daemon, &json!({"path": home.path("renamed")}));
@@ -216,6 +217,25 @@ fn read_only_and_path_change_under_a_host() {
     let nowhere = json!({"target": IQN, "number": 0, "path": home.path("nowhere")});
     assert_eq!(daemon.refusal("luns.change", &nowhere), -32003);
     assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "unchanged");
+}
+
+#[test]
+fn a_change_waits_for_a_path_that_is_held_for_a_moment() {
+    let home = Home::new();
+    let (daemon, mut host) = with_host(&home);
+    let other = File::open(home.volume("other", 16)).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    let path = json!({"path": home.path("other")});
+    thread::scope(|scope| {
+        let changing = scope.spawn(|| change(&daemon, &path));
+        wait_until("the path to be opened again", || {
+            daemon.call("luns.list", &json!({"target": IQN}))["luns"][0]["state"] == "changing"
+                || changing.is_finished()
+        });
+        drop(other);
+        assert_eq!(changing.join().unwrap()["state"], "serving");
+    });
+    host.wait_for(0, Ok(()));
 }
 
 /// Repeats a command like a host: after a unit attention, and while the unit is not ready.
@@ -300,7 +320,7 @@ fn luns_and_hosts_have_counters() {
     assert_eq!(statistics["luns"][0]["write"]["operations"], 5);
     // The counters of a host outlive its sessions.
     drop((host, second));
-    crate::common::wait_until("the sessions to end", || {
+    wait_until("the sessions to end", || {
         daemon.call("sessions.list", &json!({}))["sessions"] == json!([])
     });
     let after = daemon.call("statistics.get", &json!({}));
