@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::common::{
@@ -253,32 +254,34 @@ fn persist<T>(mut command: impl FnMut() -> Result<T, Sense>) -> T {
 fn changes_under_load_lose_nothing() {
     let home = Home::new();
     let (daemon, host) = with_host(&home);
-    let portal = daemon.portal.clone();
     let reservations = home.path("reservations");
     fs::create_dir(&reservations).unwrap();
     drop(host);
-    let writer = thread::spawn(move || {
-        let mut host = Host::log_in(&portal, HOST);
-        host.attentions(0);
-        for byte in 1..=200_u8 {
-            persist(|| host.write(0, byte, byte));
-        }
-        for byte in 1..=200_u8 {
-            assert_eq!(persist(|| host.read(0, byte)), [byte; 512]);
+    let changes = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut host = Host::log_in(&daemon.portal, HOST);
+            host.attentions(0);
+            for round in 1_u8.. {
+                for block in 1..=200_u8 {
+                    persist(|| host.write(0, block, block ^ round));
+                }
+                for block in 1..=200_u8 {
+                    assert_eq!(persist(|| host.read(0, block)), [block ^ round; 512]);
+                }
+                if changes.load(Ordering::Relaxed) > 1 {
+                    break;
+                }
+            }
+        });
+        while !writer.is_finished() {
+            let odd = changes.load(Ordering::Relaxed) % 2;
+            change(&daemon, &json!({"product": format!("NAME {odd}")}));
+            let directory = [json!(reservations), Value::Null][odd].clone();
+            change(&daemon, &json!({"reservations": directory}));
+            changes.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let mut changes = 0;
-    while !writer.is_finished() {
-        change(
-            &daemon,
-            &json!({"product": format!("NAME {}", changes % 2)}),
-        );
-        let directory = [json!(reservations), Value::Null][changes % 2].clone();
-        change(&daemon, &json!({"reservations": directory}));
-        changes += 1;
-    }
-    writer.join().unwrap();
-    assert!(changes > 1, "{changes}");
 }
 
 #[test]
