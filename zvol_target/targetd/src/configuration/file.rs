@@ -96,6 +96,11 @@ impl LockFile {
     /// # Errors
     /// [`FileError::Locked`], [`FileError::Write`].
     pub fn next_to(path: &Path) -> Result<Self, FileError> {
+        Self::within(path, LOCK_WAIT, || thread::sleep(LOCK_WAIT / 40))
+    }
+
+    /// Calls `pause` between attempts.
+    fn within(path: &Path, wait: Duration, mut pause: impl FnMut()) -> Result<Self, FileError> {
         let path = with_suffix(path, ".lock");
         let write_error = |error: io::Error| FileError::Write {
             path: path.clone(),
@@ -112,9 +117,7 @@ impl LockFile {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { _file: file }),
-                Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_WAIT => {
-                    thread::sleep(LOCK_WAIT / 40);
-                }
+                Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < wait => pause(),
                 Err(rustix::io::Errno::WOULDBLOCK) => return Err(FileError::Locked { path }),
                 Err(other) => return Err(write_error(other.into())),
             }
@@ -271,4 +274,19 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_held_for_a_moment_does_not_hinder() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("target.json");
+        let mut held = Some(LockFile::next_to(&path).unwrap());
+        let wait = Duration::from_secs(3600);
+        LockFile::within(&path, wait, || held = None).unwrap();
+        assert!(held.is_none(), "it was not locked");
+    }
 }

@@ -5,11 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::thread;
-use std::time::Duration;
 
 use crate::common::{Daemon, HOST, Home, IQN, Initiator, lun, run, wait_until};
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -249,19 +246,6 @@ fn a_change_is_reported_as_unstable_until_it_is_stable() {
     let process = rustix::process::Pid::from_raw(process.as_i64().unwrap() as i32).unwrap();
     rustix::process::kill_process(process, Signal::TERM).unwrap();
     assert!(daemon.wait().success());
-}
-
-#[test]
-fn a_lock_that_is_held_for_a_moment_does_not_hinder() {
-    let home = Home::new();
-    let lock = fs::File::create(home.path("target.json.lock")).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let holder = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100));
-        drop(lock);
-    });
-    Daemon::start(&home).call("status", &json!({}));
-    holder.join().unwrap();
 }
 
 #[test]
