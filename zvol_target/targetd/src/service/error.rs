@@ -65,7 +65,7 @@ pub enum ServiceError {
          it thin, and try again when the pool answers"
     )]
     StillSharing { target: String, number: u16 },
-    /// The empty reservation file could not be stored.
+    /// The empty reservation file could not be stored. If the pool hangs, it may still be.
     #[error("cannot change the reservations of LUN {number} of target {target}: {error}")]
     ReservationsNotStored {
         target: String,

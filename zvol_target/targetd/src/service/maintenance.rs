@@ -259,7 +259,7 @@ fn apply_size(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::RefCell;
     use std::fs::File;
     use std::path::Path;
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::configuration::ConfigurationFile;
 
-    const IQN: &str = "iqn.2026-11.example.zvaai:test";
+    pub(in super::super) const IQN: &str = "iqn.2026-11.example.zvaai:test";
 
     /// A volume that reports its size only after the sender was dropped.
     struct Hanging {
@@ -319,13 +319,13 @@ mod tests {
         }
     }
 
-    fn set_len(path: &Path, mebibytes: u64) {
+    pub(in super::super) fn set_len(path: &Path, mebibytes: u64) {
         let file = File::options().create(true).append(true).open(path);
         file.unwrap().set_len(mebibytes << 20).unwrap();
     }
 
     /// A service with LUNs 0 and 1; the files have their numbers as names. The reservations of LUN 0 are in `reservations`.
-    async fn service(home: &Path, reservations: Option<&Path>) -> Shared {
+    pub(in super::super) async fn service(home: &Path, reservations: Option<&Path>) -> Shared {
         let lun = |number: u16| {
             let path = home.join(number.to_string());
             let mut lun =

@@ -90,8 +90,8 @@ impl Drop for HeldOff {
 /// unit.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`], also if the pool hangs;
-/// [`ServiceError::Busy`] while its path is being opened for too long.
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`];
+/// [`ServiceError::Busy`] while its path is being opened, or an earlier call runs, for too long.
 pub async fn clear_reservations(
     service: &Shared,
     target: &str,
@@ -108,13 +108,22 @@ pub async fn clear_reservations(
     };
     // An open that is running can have read them already.
     let held = HeldOff::new(service, target, number).await?;
-    let clearing =
-        tokio::time::timeout(CLOSING_TIMEOUT, device.device().clear_reservations(number));
-    let cleared = clearing.await.unwrap_or_else(|_late| {
-        let error = io::Error::from(io::ErrorKind::TimedOut);
-        Err(ClearReservationsError::NotStored(error))
+    // It runs to its end, also after the time limit: until then nothing else may read or replace the file.
+    let clearing = tokio::task::spawn_local(async move {
+        let cleared = device.device().clear_reservations(number).await;
+        drop(held);
+        cleared
     });
-    drop(held);
+    let cleared = match tokio::time::timeout(CLOSING_TIMEOUT, clearing).await {
+        Ok(ended) => ended.unwrap_or_else(|error| Err(io::Error::from(error).into())),
+        Err(_late) => {
+            let seconds = CLOSING_TIMEOUT.as_secs();
+            let reason = format!(
+                "its pool has not answered for {seconds} s, and may still remove them; is it suspended?"
+            );
+            Err(io::Error::new(io::ErrorKind::TimedOut, reason).into())
+        }
+    };
     cleared.map_err(|error| match error {
         ClearReservationsError::NotStored(error) => ServiceError::ReservationsNotStored {
             target: target.to_owned(),
@@ -165,4 +174,77 @@ pub async fn forget_reservations(
     };
     let removed = removed.map_err(|error| Unusable::Description(error.to_string()))?;
     Ok(removed.map_err(Unusable::from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use scsi::ReservationStore;
+    use scsi::sam::LocalBoxFuture;
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::sync::Notify;
+    use volume::Backend;
+
+    use super::super::maintenance::tests::{IQN, service, set_len};
+    use super::super::running::{Opened, unit_on};
+    use super::*;
+
+    /// Stores nothing until it is notified.
+    #[derive(Debug, Default)]
+    struct Hanging {
+        answers: Notify,
+        stored: AtomicUsize,
+    }
+
+    impl ReservationStore for Hanging {
+        fn store(&self, _: PersistentReservations) -> LocalBoxFuture<'_, io::Result<()>> {
+            Box::pin(async {
+                self.answers.notified().await;
+                self.stored.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+        }
+    }
+
+    #[test]
+    fn a_clear_that_hangs_keeps_others_away_until_it_ends() {
+        let home = tempfile::tempdir().unwrap();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async {
+            set_len(&home.path().join("0"), 1);
+            let service = service(home.path(), None).await;
+            let store = Arc::new(Hanging::default());
+            {
+                let mut service = service.borrow_mut();
+                let lun = service.lun(IQN, 0).unwrap().clone();
+                let volume = Arc::clone(service.running_lun(IQN, 0).unwrap().unit.volume());
+                let reservations = (Arc::clone(&store) as _, PersistentReservations::default());
+                let unit = unit_on(volume, &lun, Some(reservations)).unwrap();
+                let backend = Backend::File;
+                let running = service.running_target(IQN).unwrap();
+                let opened = Opened { unit, backend };
+                running.replace(0, opened.into()).unwrap();
+            }
+            tokio::time::pause();
+            let clear = || clear_reservations(&service, IQN, 0);
+            let late = clear().await.unwrap_err().to_string();
+            assert!(late.contains("may still remove them"), "{late}");
+            let second = clear().await;
+            assert!(
+                matches!(second, Err(ServiceError::Busy { .. })),
+                "{second:?}"
+            );
+            // One for the first, which still runs, and one for the next.
+            store.answers.notify_one();
+            store.answers.notify_one();
+            clear().await.unwrap();
+            assert_eq!(store.stored.load(Ordering::SeqCst), 2);
+            assert!(service.borrow_mut().stop().0);
+        });
+    }
 }
