@@ -457,8 +457,8 @@ fn logout_ends_running_commands_first() {
 
 #[test]
 fn commands_run_on_while_a_connection_waits_for_its_initiator_to_close() {
-    let fixture = Fixture::new();
     let ends_soon = || {
+        let fixture = Fixture::new();
         let mut initiator = fixture.log_in();
         let command = initiator.command(&[HANG, 0, 0, 0, 0, 0]);
         initiator.send(command.encode(), &[]);
