@@ -48,20 +48,15 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Sends `bytes` repeatedly until the target accepts no more for a while. Returns the accepted bytes.
-fn flood(
-    initiator: &mut Initiator,
-    mut next: impl FnMut(&mut Initiator) -> Vec<u8>,
-    limit: usize,
-) -> usize {
+/// Sends `bytes` repeatedly until the target accepts no more for a while, or `limit` bytes. Returns the accepted bytes.
+fn flood(initiator: &mut Initiator, bytes: &[u8], limit: usize) -> usize {
     initiator
         .stream
         .set_write_timeout(Some(Duration::from_millis(300)))
         .unwrap();
     let mut taken = 0;
     while taken < limit {
-        let bytes = next(initiator);
-        match initiator.stream.write_all(&bytes) {
+        match initiator.stream.write_all(bytes) {
             Ok(()) => taken += bytes.len(),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 break;
@@ -81,6 +76,7 @@ fn peers_that_do_not_read_have_a_memory_limit_and_others_are_served() {
         ..ServerOptions::default()
     };
     let fixture = Fixture::with(options, |_| {});
+    let reads = || fixture.device.reads.load(Ordering::Relaxed);
     let mut working = fixture.log_in();
     working.ping();
     let before = resident();
@@ -89,8 +85,7 @@ fn peers_that_do_not_read_have_a_memory_limit_and_others_are_served() {
             let mut initiator = Initiator::connect(fixture.address);
             initiator.isid[5] = number;
             initiator.log_in(HOST, TARGET, FAST);
-            let limit = 64 << 20;
-            let taken = match number % 3 {
+            let bytes = match number % 3 {
                 0 => {
                     // Pings with data.
                     let ping = NopOut {
@@ -100,25 +95,28 @@ fn peers_that_do_not_read_have_a_memory_limit_and_others_are_served() {
                         cmd_sn: 1,
                         ..NopOut::default()
                     };
-                    let bytes = pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default());
-                    flood(&mut initiator, |_| bytes.clone(), limit)
+                    pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default())
                 }
                 // Requests that are rejected, each with a copy of its header.
-                1 => {
-                    let bytes = SnackRequest::default().encode().repeat(100);
-                    flood(&mut initiator, |_| bytes.clone(), limit)
+                1 => SnackRequest::default().encode().repeat(100),
+                // Reads of 4 MiB. The target accepts them, but those beyond its memory do not run.
+                _ => {
+                    let before = reads();
+                    for _ in 0..100 {
+                        let read = initiator.read_command(0, 8192);
+                        initiator.send(read.encode(), &[]);
+                    }
+                    wait_until("the first one runs", || reads() > before);
+                    return initiator;
                 }
-                // Reads of 4 MiB. Those outside the window are ignored, so the flood does not end.
-                _ => flood(
-                    &mut initiator,
-                    |initiator| initiator.read_command(0, 8192).encode().to_vec(),
-                    100 * 48,
-                ),
             };
+            let limit = 64 << 20;
+            let taken = flood(&mut initiator, &bytes, limit);
             assert!(taken < limit, "{number}: the target accepted all of it");
             initiator
         })
         .collect();
+    assert!(reads() < 60, "{} of 300 reads hold memory", reads());
     let grown = resident().saturating_sub(before);
     // The thread's memory for all of them, and for each a command, answers and a receive buffer.
     assert!(
