@@ -85,21 +85,18 @@ async fn write_and_read(backing: &Arc<Backing>, count: u64) {
 #[test]
 fn a_kernel_short_of_memory_is_retried_while_others_run() {
     with_ring(async || {
+        tokio::time::pause();
         let backing = backing();
         FAULT.set(Some(Errno::AGAIN));
         let write = operation(&backing, Action::Write, 3);
         let write = tokio::task::spawn_local(run(write));
-        // A second connection takes turns meanwhile: none of them may wait for the ring.
-        let mut longest = Duration::ZERO;
+        // A second connection takes turns meanwhile.
         for _ in 0..50 {
-            let began = Instant::now();
             tokio::time::sleep(Duration::from_millis(1)).await;
-            longest = longest.max(began.elapsed());
         }
         assert!(!write.is_finished());
         let attempts = FAULTS.with_borrow(|count| *count);
         assert!((2..50).contains(&attempts), "{attempts} attempts");
-        println!("longest turn of another task: {longest:?}");
         FAULT.set(None);
         write.await.unwrap().unwrap();
         assert!(current().is_some());
