@@ -457,7 +457,7 @@ fn a_file_system_that_hangs_blocks_only_its_writers() {
     });
 }
 
-/// A file system that blocks its writers until it is dropped, or for a few seconds.
+/// A file system that blocks its writers until it is dropped, or for a minute.
 struct Frozen(Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>);
 
 impl Frozen {
@@ -471,7 +471,7 @@ impl Frozen {
         let (dropped, until) = mpsc::channel();
         let directory = directory.to_owned();
         let thaw = thread::spawn(move || {
-            let _ = until.recv_timeout(Duration::from_secs(5));
+            let _ = until.recv_timeout(Duration::from_secs(60));
             change("--unfreeze", &directory);
         });
         Self(Some((dropped, thaw)))
