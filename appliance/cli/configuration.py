@@ -73,7 +73,9 @@ def recover(
             "dry_run": dry_run,
             "force": force,
         }
-        if not dry_run and not keep:
+        if keep:
+            confirm("Serve hosts by this database? Datastores that it does not show them are taken away.", yes)
+        elif not dry_run:
             if not yes and not run.output.as_json:
                 _print_changes(run.client.call("POST", "/recovery", {**body, "dry_run": True}))
             confirm("Replace the whole configuration by this copy?", yes)

@@ -14,7 +14,7 @@ LINE = re.compile(r"^ {4,}([a-z].*)$|`((?:zvaai|zpool|systemctl) [a-z][^`]*)`", 
 ON_ESXI = ("esxcli ", "vmkfstools ")
 CONFIRMED = (
     "datastore delete ", "datastore forget ", "datastore purge ", "host delete ", "pool upgrade ", "recover --file ",
-    "recover --from ", "snapshot delete ", "snapshot rollback ",
+    "recover --from ", "recover --keep", "snapshot delete ", "snapshot rollback ",
 )  # fmt: skip
 """These require a confirmation."""
 

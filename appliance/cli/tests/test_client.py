@@ -104,6 +104,12 @@ def test_a_dry_run_needs_a_copy(zvaai: Command) -> None:
     assert code == 2 and "--from POOL or --file FILE" in printed
 
 
+def test_keeping_the_database_needs_a_confirmation(zvaai: Command) -> None:
+    code, printed = zvaai.run("recover", "--keep")
+    assert code == 2 and "are taken away" in printed and "--yes" in printed
+    assert "not in recovery mode" in zvaai.run("recover", "--keep", "--yes")[1], "the service decides"
+
+
 def test_a_recovery_shows_its_changes_and_asks(zvaai: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from simulators.appliance import PASSWORD  # noqa: PLC0415
 
