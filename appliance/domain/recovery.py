@@ -8,7 +8,7 @@ newer, or comes from another state: the database is outdated. Then the appliance
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from appliance.database.models import (
@@ -16,6 +16,7 @@ from appliance.database.models import (
     ExportGroup,
     Host,
     HostInitiator,
+    Installation,
     Job,
     Presentation,
     PresentationGroup,
@@ -155,6 +156,8 @@ def take(
     row, header = installation(session), chosen.header
     if row.id != header.installation:
         session.execute(delete(PublishedCopy))
+        # Pools that are imported later can have newer copies: this database's own count must not make them look old.
+        session.execute(update(Installation).values(generation=header.generation))
     if row.id != header.installation or row.generation < header.generation:
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()

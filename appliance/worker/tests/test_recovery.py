@@ -297,6 +297,30 @@ def test_a_replacement_has_the_name_that_hosts_know(sealed: Sealed) -> None:
     assert sealed.served() == before and appliance.get("/readiness")["target"] == before.name
 
 
+def test_a_later_copy_is_found_after_an_older_backup_was_taken(sealed: Sealed) -> None:
+    """By a replacement whose database has counted more changes, before the pool with the copy is imported."""
+    appliance = sealed.appliance
+    backup = appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).text
+    sealed.change("second")
+    sealed.copied()
+    shutil.rmtree(sealed.copies / "tank")
+    appliance.simulator.export_pool("rust")
+
+    def another_server() -> None:
+        appliance.target.delete_target(sealed.served().name)
+        replaced_by_a_new_one(appliance)
+        with appliance.store.session() as session:
+            session.execute(update(Installation).values(generation=1000))
+
+    sealed.restart(another_server)
+    sealed.recover(file=backup)
+    before = sealed.served()
+    assert "second" not in sealed.hosts()
+    appliance.simulator.import_pool("rust")
+    assert sealed.reconcile() == 409
+    sealed.check_needs_decision(before)
+
+
 def test_a_lost_database_while_the_target_does_not_answer(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sealed.served()
 
