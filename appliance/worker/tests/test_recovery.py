@@ -297,6 +297,20 @@ def test_a_replacement_has_the_name_that_hosts_know(sealed: Sealed) -> None:
     assert sealed.served() == before and appliance.get("/readiness")["target"] == before.name
 
 
+def test_the_first_configuration_of_a_replacement_is_not_taken_without_its_key(sealed: Sealed) -> None:
+    """It stays on the pools, and its own key opens it."""
+    appliance = sealed.appliance
+    appliance.target.delete_target(sealed.served().name)
+    sealed.restart(lambda: replaced_by_a_new_one(appliance))
+    assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
+    sealed.copied()
+    sealed.recover(from_pool="tank", recovery_key=sealed.recovery_key)
+    sealed.copied()
+    again = appliance.request("POST", "/recovery", {"from_pool": "tank"})
+    assert again.status_code == 422 and "of another installation" in again.text
+    assert sealed.hosts() == {"host of cluster"}
+
+
 def test_a_later_copy_is_found_after_an_older_backup_was_taken(sealed: Sealed) -> None:
     """By a replacement whose database has counted more changes, before the pool with the copy is imported."""
     appliance = sealed.appliance
