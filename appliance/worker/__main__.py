@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from sqlalchemy.exc import DatabaseError
+
 from appliance import config
 from appliance.api.execution import forget_unfinished
 from appliance.api.resources import RESOURCES
@@ -32,7 +34,7 @@ def _prepare(context: Context) -> None:
 
 
 def main(make: Callable[[Configuration], Context] = configured) -> int:
-    """Exit code 78 (EX_CONFIG) for a configuration that can't be used, 75 (EX_TEMPFAIL) while another worker runs."""
+    """Exit code 78 (EX_CONFIG) for a configuration or database that can't be used, 75 (EX_TEMPFAIL) while another worker runs."""
     to_standard_error()
     try:
         configuration = config.load()
@@ -46,8 +48,15 @@ def main(make: Callable[[Configuration], Context] = configured) -> int:
         except BlockingIOError:
             _log.error("another worker has %s", configuration.state_directory)
             return 75
-        context = make(configuration)
-        _prepare(context)
+        try:
+            context = make(configuration)
+            _prepare(context)
+        except DatabaseError as error:
+            if type(error) is not DatabaseError:  # its subclasses: locked, no space, I/O error
+                raise
+            reason = f"The database {configuration.database} is damaged: {error.orig}. Hosts are served as before"
+            _log.error("%s. Follow 'Replace a damaged database' of /usr/share/doc/zvaai/guide.md", reason)
+            return 78
         service = Service(context)
         server = WorkerServer(configuration.worker_socket, service, user_of(configuration.http.user))
         sender = Sender(context.store, context.seal, configuration.alerts.trusted_networks)

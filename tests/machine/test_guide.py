@@ -54,6 +54,9 @@ UNTRIED = {
     "apt install dkms mokutil && dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub": "for servers with Secure Boot",
     "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
     "systemctl enable --now nfs-server": "the same, after the removal",
+    "systemctl stop zvaai-api.socket zvaai-api zvaai-worker": "for a damaged database",
+    "mkdir /root/damaged && mv /var/lib/zvaai/appliance.sqlite* /root/damaged": "the same",
+    "systemctl start zvaai-worker zvaai-api.socket zvaai-api": "the same",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
 """Commands that no test runs, and why."""
