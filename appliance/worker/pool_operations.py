@@ -255,7 +255,8 @@ def _check_listed(context: Context, name: str) -> None:
     """Raises ConflictError if it cannot be seen what the pool has."""
     pool = find_pool(context, name)
     if unlisted(pool):
-        raise ConflictError(f"Cannot see what pool {name} has. {pool.status or f'Its health is {pool.health}.'}")
+        why = pool.status or f"Its health is {pool.health}."
+        raise ConflictError(f"Cannot see what pool {name} has. {why.removesuffix('.')}. {pool_health.LOST}")
 
 
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):

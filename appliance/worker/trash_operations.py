@@ -10,7 +10,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import identity, requests
 from appliance.domain.errors import ConflictError
 from appliance.domain.jobs import Plan
-from appliance.domain.pool_health import unlisted
+from appliance.domain.pool_health import LOST, unlisted
 from appliance.worker import steps
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
@@ -185,7 +185,7 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
         """Refused while a pool cannot be read, and, unless forced, while hosts of it are logged in: its pool may only be away."""
         store = domain.find(context.datastores(), request.id, "missing")
         if hidden := [pool.name for pool in context.scan(60).pools if unlisted(pool)]:
-            raise ConflictError("Cannot forget it: a pool that cannot be read can have it. Repair the pool first", hidden)
+            raise ConflictError(f"Cannot forget it: a pool that cannot be read can have it. {LOST}", hidden)
         steps.unused(context, store, request.force, "they do not get it back with its pool")
         return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force)
 

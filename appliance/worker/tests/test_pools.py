@@ -361,6 +361,7 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     keys = {alert["key"] for alert in appliance.get("/alerts")["items"]}
     assert "capacity:pool:tank" in keys and f"capacity:missing:{store['id']}" not in keys
     forget = f"/datastores/{store['id']}/forget?force=true"
-    assert refused(appliance, forget, {})["blocking"] == ["tank"], "it may be in this pool"
+    problem = refused(appliance, forget, {})
+    assert problem["blocking"] == ["tank"] and "reboot the server" in problem["detail"], "it may be in this pool"
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent
