@@ -164,8 +164,9 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     ),
     (r"no such pool available|no such pool(?! or dataset)|no pools available to import", lambda r, f: errors.NoSuchPool(r.pool)),
     (
-        r"one or more devices is currently unavailable|pool may be in use|insufficient|corrupted|is missing",
-        lambda r, f: errors.PoolUnavailable(r.name, "devices are missing or damaged"),
+        r"(?:cannot import '(?P<name>[^'\n]*)'(?: as '[^'\n]*')?: )?"
+        r"(?:one or more devices is currently unavailable|pool may be in use|insufficient|corrupted|is missing)",
+        lambda r, f: errors.PoolUnavailable(f["name"] or r.name, "devices are missing or damaged"),
     ),
     (r"pool is read-only|read-only pool", lambda r, f: errors.PoolUnavailable(r.pool, "imported read-only")),
     # datasets

@@ -2,6 +2,7 @@
 """The kernel engine's pools: zpool(8)."""
 
 import contextlib
+import shlex
 from collections.abc import Mapping, Sequence
 
 from appliance.zfs import errors, names
@@ -229,7 +230,14 @@ class KernelEngine(Snapshots, ZfsEngine):
         taken = {imported.name for imported in self.pools()}
         if (new_name or pool) in taken:
             raise errors.PoolExists(new_name or pool)
-        self.zpool(request, "import", *options, pool, *((new_name,) if new_name else ()), seconds=POOL_SECONDS)
+        words = (*options, pool, *((new_name,) if new_name else ()))
+        result = commands.run((commands.ZPOOL, "import", *words), seconds=POOL_SECONDS)
+        if result.status != 0:
+            error = messages.translate(request, result.complaint)
+            if isinstance(error, errors.PoolUnavailable) and b"use '-m'" in result.output:
+                remedy = f"Connect it. If it is lost, run as root: zpool import -m {shlex.join(words)}"
+                error.reason = f"its log device is missing. {remedy}. The last writes of hosts are lost then"
+            raise error
         for imported in self.pools():
             if imported.name == (new_name or pool) or str(imported.guid) == pool:
                 return imported

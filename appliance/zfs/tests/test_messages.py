@@ -49,6 +49,11 @@ SEEN: list[tuple[Request, str, errors.ZfsError]] = [
         errors.InvalidLayout("mismatched replication level: pool uses mirror and new vdev is file", can_force=True),
     ),
     (TANK, FOREIGN, errors.PoolInUseElsewhere("tank", "other.host")),
+    (
+        Request("import", "815"),
+        "cannot import 'tank' as 'tank2': one or more devices is currently unavailable\n",
+        errors.PoolUnavailable("tank", "devices are missing or damaged"),
+    ),
     (Request("x", "nosuch"), "cannot import 'nosuch': no such pool available\n", errors.NoSuchPool("nosuch")),
     (TANK, "cannot import 'tank': a pool with that name already exists\n", errors.PoolExists("tank")),
     (TANK, "cannot scrub tank: currently scrubbing; use 'zpool scrub -s' to cancel\n", errors.ScanRunning("tank", "scrub")),

@@ -219,7 +219,8 @@ class Pools(Datasets):
         healths = [self._top_health(top) for top in pool.tops if top.role not in {Role.CACHE, Role.LOG}]
         if Health.UNAVAILABLE in healths:
             return Health.UNAVAILABLE
-        return Health.DEGRADED if Health.DEGRADED in healths else Health.ONLINE
+        logs = [self._top_health(top) for top in pool.tops if top.role == Role.LOG]
+        return Health.ONLINE if {*healths, *logs} <= {Health.ONLINE} else Health.DEGRADED
 
     # --- scans
 
@@ -549,6 +550,8 @@ class Pools(Datasets):
             raise PoolInUseElsewhere(state.name, state.last_host)
         if self._health(state) not in _WORKING:
             raise PoolUnavailable(state.name, "devices are missing")
+        if any(self._top_health(top) == Health.UNAVAILABLE for top in state.tops if top.role == Role.LOG):
+            raise PoolUnavailable(state.name, "its log device is missing")
         state.name, state.imported, state.last_host = name, True, None
         state.properties["failmode"] = "wait"
         self.touched()

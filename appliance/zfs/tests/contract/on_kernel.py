@@ -99,6 +99,10 @@ class KernelHands:
         )
         run("zpool", "offline", "-f", pool, device)
 
+    def unplug(self, device: str) -> None:
+        run("truncate", "--size=0", device)
+        run("truncate", f"--size={256 * MIB}", device)
+
     def set_failmode(self, pool: str, failmode: str) -> None:
         run("zpool", "set", f"failmode={failmode}", pool)
 

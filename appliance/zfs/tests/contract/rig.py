@@ -41,6 +41,9 @@ class Hands(Protocol):
     def damage(self, device: str) -> None:
         """The device of a pool fails."""
 
+    def unplug(self, device: str) -> None:
+        """The device of an exported pool is away for good. It can be used by a new pool."""
+
     def set_failmode(self, pool: str, failmode: str) -> None:
         """Sets the pool's `failmode`, as TrueNAS does."""
 

@@ -49,6 +49,9 @@ class SimulatedHands:
     def damage(self, device: str) -> None:
         self._simulator.fault_disk(device, write=1)
 
+    def unplug(self, device: str) -> None:
+        self._simulator.fault_disk(device, write=1)
+
     def set_failmode(self, pool: str, failmode: str) -> None:
         self._simulator.pool_state(pool).properties["failmode"] = failmode
 

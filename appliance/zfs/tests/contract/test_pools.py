@@ -21,6 +21,7 @@ from appliance.zfs.errors import (
     NotSupported,
     PoolExists,
     PoolInUseElsewhere,
+    PoolUnavailable,
     ScanRunning,
 )
 from appliance.zfs.model import FeatureState, Health, Pool, Redundancy, Role, ScanState, Vdev, VdevSpec
@@ -157,6 +158,19 @@ def test_mirrored_logs_and_cache_are_removed(rig: Rig) -> None:
     left = rig.engine.pool(pool)
     assert {device.path for vdev in left.vdevs for device in vdev.devices()} == set(devices[:2])
     rig.engine.destroy_pool(pool)
+
+
+def test_a_missing_log_device_is_named_as_the_cause(rig: Rig) -> None:
+    """The pool counts as DEGRADED, and is imported without the log only by hand: writes of hosts are lost with it."""
+    pool = rig.mirror("logged")
+    rig.engine.add_vdevs(pool, [VdevSpec(devices=(rig.devices[2],), role=Role.LOG)], force=True)
+    guid = rig.engine.pool(pool).guid
+    rig.engine.export_pool(pool)
+    rig.hands.unplug(rig.devices[2])
+    assert {importable.name: importable for importable in rig.engine.importable()}[pool].health == Health.DEGRADED
+    for force in (False, True):
+        with pytest.raises(PoolUnavailable, match="pool logged: its log device is missing"):
+            rig.engine.import_pool(str(guid), force=force)
 
 
 def test_trim(rig: Rig) -> None:
