@@ -32,22 +32,18 @@ int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_stat
     return 0;
 }
 
-int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
+int fileops_statistics(struct fileops_dataset *dataset, int file, const struct timespec *until,
+                       struct fileops_statistics *statistics)
 {
     struct count_result counted;
-    struct timespec until;
     struct stat status;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += FILEOPS_STATISTICS_MILLISECONDS * 1000 * 1000L;
-    until.tv_sec += until.tv_nsec / NANOSECONDS;
-    until.tv_nsec %= NANOSECONDS;
     if (fstat(file, &status) != 0)
         return errno;
     int error = fileops_sizes(dataset, file, statistics);
     if (error != 0 || statistics->unique_exact)
         return error;
-    error = count_file(dataset, file, &status, &until, &counted);
+    error = count_file(dataset, file, &status, until, &counted);
     if (error != 0 || counted.as_of == 0) /* no block was counted */
         return error == EOPNOTSUPP || error == EAGAIN ? 0 : error;
     statistics->unique_exact = counted.exact;

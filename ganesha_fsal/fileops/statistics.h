@@ -4,6 +4,8 @@
 
 #include "dataset.h"
 
+#include <time.h>
+
 struct fileops_statistics {
     uint64_t total;     /* bytes: its size */
     uint64_t allocated; /* bytes of its blocks as st_blocks counts them: compressed, with all copies, shared ones in full */
@@ -15,14 +17,13 @@ struct fileops_statistics {
     uint64_t as_of;        /* UNIX seconds: the pool had these figures at this time or later */
 };
 
-/* The answer comes within a second, counted or not. */
-#define FILEOPS_STATISTICS_MILLISECONDS 900
-
-/* Reads them for an open file. The figures are of the last synced state of the pool. If the file has newer changes, the call first ends their transaction group,
+/* Reads them for an open file. Waits for the count until `until` of the monotonic clock.
+ * The figures are of the last synced state of the pool. If the file has newer changes, the call first ends their transaction group,
  * once in 5 s for each dataset. Otherwise the figures are those before the changes. A longer count continues in the background, and callers for the same file join it.
  * Until its end `unique` is an upper bound.
  * EISDIR: not a regular file. */
-int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
+int fileops_statistics(struct fileops_dataset *dataset, int file, const struct timespec *until,
+                       struct fileops_statistics *statistics);
 
 /* The same without counting: `unique` is an upper bound. */
 int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);

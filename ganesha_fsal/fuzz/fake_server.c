@@ -72,9 +72,11 @@ int fileops_reserve(struct fileops_dataset *dataset, int file)
     return fstat(file, &status) != 0 ? errno : status.st_ino % 2 == 0 ? ENOSPC : 0;
 }
 
-int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
+int fileops_statistics(struct fileops_dataset *dataset, int file, const struct timespec *until,
+                       struct fileops_statistics *statistics)
 {
     (void)file;
+    (void)until;
     must(dataset != NULL, "a file has a dataset");
     *statistics =
         (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = true, .reserved = 4096};
@@ -83,7 +85,7 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
 
 int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
 {
-    return fileops_statistics(dataset, file, statistics);
+    return fileops_statistics(dataset, file, NULL, statistics);
 }
 
 void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status)

@@ -8,6 +8,9 @@
 
 #include "../fileops/changes.h"
 
+/* The answer comes within a second, counted or not. */
+#define STATISTICS_MILLISECONDS 900
+
 struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options)
 {
     struct vaai_nas_service *service = calloc(1, sizeof(*service));
@@ -132,8 +135,11 @@ enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, c
     struct vaai_nas_file file;
     enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_INSPECT, &file);
 
-    if (status == VAAI_NAS_OK)
-        status = vaai_nas_status_of_errno(fileops_statistics(file.dataset, file.fd, statistics)); /* EISDIR: a directory */
+    if (status == VAAI_NAS_OK) {
+        const struct timespec until = vaai_nas_moment_in(STATISTICS_MILLISECONDS);
+        /* EISDIR: a directory */
+        status = vaai_nas_status_of_errno(fileops_statistics(file.dataset, file.fd, &until, statistics));
+    }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;

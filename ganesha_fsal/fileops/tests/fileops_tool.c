@@ -228,10 +228,13 @@ static int tool_remove_command(const char *path)
 static int tool_stat_command(const char *path)
 {
     struct fileops_statistics statistics;
+    struct timespec until;
     const int file = open(path, O_RDONLY | O_CLOEXEC);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
     if (file < 0 || !tool_dataset_of(path))
         return file < 0 ? errno : EINVAL;
-    const int error = fileops_statistics(tool_dataset_of(path), file, &statistics);
+    const int error = fileops_statistics(tool_dataset_of(path), file, &until, &statistics);
     close(file);
     if (!error)
         printf("ok total %" PRIu64 " allocated %" PRIu64 " unique %" PRIu64 " exact %d snapshot %" PRIu64 " deduplicated %" PRIu64
