@@ -76,5 +76,7 @@ def switched_host(mtu: int, switch_mtu: int) -> Iterator[tuple[str, str]]:
         run("ip", "link", "set", here, "up")
         yield here, address
     finally:
-        for name in ("switch", "esx"):  # with all their interfaces, and the other ends of these
+        # The end of a namespace removes the other ends of its interfaces only later.
+        subprocess.run(["ip", "link", "delete", here], check=False)
+        for name in ("switch", "esx"):
             subprocess.run(["ip", "netns", "delete", name], check=False)
