@@ -146,17 +146,20 @@ def opened(directory: Path, port: int, change: Callable[[str], str] = lambda tex
                 process.wait()
 
 
+def _timeouts(text: str, value: str) -> str:
+    """Sets how long nginx waits for a client."""
+    return re.sub(r"((?:client_header|client_body|send)_timeout) \d+s", rf"\1 {value}", text)
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
-    """The service as it is installed."""
-    with opened(tmp_path_factory.mktemp("frontend"), 8444) as service:
+    """The service as it is installed, but no client is too slow for it."""
+    with opened(tmp_path_factory.mktemp("frontend"), 8444, partial(_timeouts, value="1h")) as service:
         yield service
 
 
 def _soon(text: str) -> str:
-    for name, seconds in (("client_header_timeout", 2), ("client_body_timeout", 2), ("send_timeout", 2)):
-        text = re.sub(rf"{name} \d+s", f"{name} {seconds}s", text)
-    return re.sub(r"worker_connections \d+", "worker_connections 128", text)
+    return re.sub(r"worker_connections \d+", "worker_connections 128", _timeouts(text, "2s"))
 
 
 @pytest.fixture(scope="module")
