@@ -99,6 +99,10 @@ class Nfs4:
         reply.take(8 + 8)
         return reply
 
+    def renew(self) -> None:
+        """SEQUENCE alone, which renews the lease."""
+        self._call()
+
     def reclaim_complete(self) -> None:
         """RECLAIM_COMPLETE: required before a client opens new files."""
         self._call(struct.pack(">II", OP_RECLAIM_COMPLETE, 0))

@@ -51,11 +51,13 @@ def refusal(client: Nfs4, access: int, deny: int = SHARE_NONE) -> int:
     return 0
 
 
-def opened(host: Nfs4) -> OpenFile:
-    """The disk, created by this host with a deny-write open."""
+def opened(host: Nfs4, *others: Nfs4) -> OpenFile:
+    """The disk, created by this host with a deny-write open. The leases of other clients do not expire meanwhile."""
     files: list[OpenFile] = []
 
     def is_open() -> bool:  # until the new daemon's grace period ends nothing can be opened
+        for other in others:
+            other.renew()
         try:
             files.append(host.open("/one", "disk", SHARE_BOTH, SHARE_WRITE, create=True))
         except Nfs4Error as error:
@@ -71,7 +73,7 @@ def test_a_disk_is_reclaimed_after_a_kill(served: tuple[Ganesha, Path], seed: in
     ganesha, store = served
     data = random.Random(seed).randbytes(2 * MIB)
     with Nfs4() as host, Nfs4() as other:
-        disk = opened(host)
+        disk = opened(host, other)
         host.truncate(disk, SIZE)
         host.write(disk, 0, data[:MIB])
         assert (store / "disk").stat().st_size == SIZE
@@ -86,7 +88,12 @@ def test_a_disk_is_reclaimed_after_a_kill(served: tuple[Ganesha, Path], seed: in
         disk = host.reclaim(disk)
         host.reclaim_complete()
         other.reclaim_complete()
-        wait_for(lambda: refusal(other, SHARE_READ) == 0, "the grace period ends when both have reclaimed")
+
+        def has_ended() -> bool:
+            host.renew()
+            return refusal(other, SHARE_READ) == 0
+
+        wait_for(has_ended, "the grace period ends when both have reclaimed")
         assert refusal(other, SHARE_WRITE) == NFS4ERR_SHARE_DENIED, "what was reclaimed is what was open"
         with pytest.raises(Nfs4Error) as failure:
             host.reclaim(disk)
