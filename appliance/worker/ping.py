@@ -125,8 +125,10 @@ class _Echo:
         until = time.monotonic() + seconds
         with contextlib.suppress(TimeoutError, OSError):  # too long for the interface or a router
             self._socket.send(header + bytes(size - self._headers))
-            while (left := until - time.monotonic()) > 0:
-                self._socket.settimeout(left)
+            over = False
+            while not over:
+                over = (left := until - time.monotonic()) <= 0
+                self._socket.settimeout(max(left, 0))  # 0 after a pause of this process: the answer may have arrived
                 answer = self._socket.recv(1 << 16)
                 kind, _, _, _, sequence = _HEADER.unpack_from(answer)
                 if (kind, sequence) == (self._reply, self._sequence):

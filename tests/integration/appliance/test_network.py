@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from support.network import switched_host
 from support.programs import wait_for
 
 from appliance.worker import network
+from appliance.worker import ping as ping_module
+from appliance.worker.ping import _Echo
 
 RANGE = Path("/proc/sys/net/ipv4/ping_group_range")
 """Range of this network namespace; Debian's linux-sysctl-defaults permits all groups."""
@@ -65,6 +69,21 @@ def test_packets_of_the_full_mtu_pass(appliance: Appliance) -> None:
         wait_for(lambda: ping(appliance, address)[0]["largest"] is not None, "the switch forwards")
         (reached,) = ping(appliance, address)
         assert (reached["interface"], reached["mtu"], reached["largest"], reached["result"]) == (interface, 9000, 9000, "ok")
+
+
+@pytest.mark.usefixtures("appliance")
+def test_an_answer_counts_after_a_pause_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer arrives in time, and the worker continues after that time."""
+    with _Echo("127.0.0.1") as echo:
+        times = iter((0.0, 60.0))
+
+        def monotonic() -> float:
+            if now := next(times):
+                select.select([echo._socket], [], [], 60)
+            return now
+
+        monkeypatch.setattr(ping_module, "time", SimpleNamespace(monotonic=monotonic))
+        assert echo.passes(84, 1)
 
 
 def test_without_the_right_to_ping_it_says_which_setting_gives_it(appliance: Appliance) -> None:
