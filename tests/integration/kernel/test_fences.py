@@ -225,15 +225,22 @@ def test_a_pool_is_exported_under_its_luns(target: Target, other_pool: Pool, mak
         target.call("luns.delete", {"target": IQN, "number": number})
 
 
+def received(target: Target, session: Session) -> int:
+    """Commands that the target has received in the session; 0 after its end."""
+    sessions = target.call("sessions.list")["sessions"]
+    return sum(item["commands"] for item in sessions if item["isid"] == f"{session.isid:012x}")
+
+
 async def lose_session_with_waiting_writes(target: Target, pool: FreezingPool) -> None:
     writes = 2 * OPERATIONS_OF_A_VOLUME
     with pool.frozen():
         async with Session(target.portal) as old:
             await ready(old, 0)
+            before = received(target, old)
             for number in range(writes):
                 await old.submit(write(number * 8, 8), data_out=b"\1" * len(BLOCK), lun=0)
-            await asyncio.sleep(2)
-        await asyncio.sleep(2)
+            await asyncio.to_thread(wait_for, lambda: received(target, old) == before + writes, "the writes are received")
+        await asyncio.to_thread(wait_for, lambda: received(target, old) == 0, "the session has ended")
     async with Session(target.portal) as new:
         await ready(new, 0)
         data = (await new.execute(read(0, writes * 8), writes * len(BLOCK), lun=0)).data
