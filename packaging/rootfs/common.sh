@@ -26,7 +26,7 @@ python_requirements() { [ ! -e "$repository/packaging/rootfs/python.$1" ] || gre
 
 # usage: content_key PATH...     a hash of the names and contents of these files and folders of the repository
 content_key() {
-  (cd "$repository" && find "$@" -type f -not -path '*/node_modules/*' -not -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) |
+  (cd "$repository" && find "$@" -type f -not -path '*/node_modules/*' -not -name '*.pyc*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) |
     sha256sum | cut -c1-20
 }
 

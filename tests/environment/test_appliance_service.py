@@ -93,7 +93,7 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
         for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
-            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests"))
+            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests", "*.pyc.*"))
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"

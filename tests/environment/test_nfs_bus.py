@@ -125,7 +125,7 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
     room.chmod(0o755)
     exports, nobody, other = room / "exports.d", 65534, 2
     exports.mkdir()
-    shutil.copytree(REPOSITORY / "appliance", room / "lib/appliance", ignore=shutil.ignore_patterns("tests"))
+    shutil.copytree(REPOSITORY / "appliance", room / "lib/appliance", ignore=shutil.ignore_patterns("tests", "*.pyc.*"))
 
     def call(user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]

@@ -81,7 +81,7 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
         for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
-            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests"))
+            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests", "*.pyc.*"))
         for path, group, mode in (("", "nogroup", 0o711), ("state", "nogroup", 0o700), ("run", "games", 0o750)):
             (directory / path).mkdir(exist_ok=True)
             shutil.chown(directory / path, "nobody", group)
