@@ -84,10 +84,14 @@ def test_a_session(appliance: Appliance) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"used_at": -access.SESSION_IDLE_S - 1}, {"created_at": 86400, "used_at": 86400}],
-    ids=["idle", "begun by a clock that was ahead"],
+    [
+        {"used_at": -access.SESSION_IDLE_S - 1},
+        {"created_at": -access.SESSION_LONGEST_S - 1},
+        {"created_at": 86400, "used_at": 86400},
+    ],
+    ids=["idle", "half a day old", "begun by a clock that was ahead"],
 )
-def test_a_session_that_is_not_used_ends(change: dict[str, float], appliance: Appliance) -> None:
+def test_a_session_ends_by_itself(change: dict[str, float], appliance: Appliance) -> None:
     value = log_in(appliance).headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
     client = appliance.application.test_client(use_cookies=False)
     with appliance.store.session() as session:
@@ -257,9 +261,15 @@ def test_the_last_admin_stays(appliance: Appliance) -> None:
 def test_a_disabled_user_is_out_at_once(appliance: Appliance) -> None:
     with appliance.store.reading() as session:
         viewer = session.query(User).filter_by(name="viewer").one().id
+    cookie = {"Cookie": log_in(appliance, "viewer").headers["Set-Cookie"].split(";")[0]}
+    client = appliance.application.test_client(use_cookies=False)
+    assert client.get("/api/v1/pools", headers=cookie).status_code == 200
     assert appliance.request("GET", "/pools", role="viewer").status_code == 200
     assert appliance.request("PATCH", f"/users/{viewer}", {"disabled": True}).status_code == 200
     assert appliance.request("GET", "/pools", role="viewer").status_code == 401
+    assert client.get("/api/v1/pools", headers=cookie).status_code == 401
+    assert appliance.request("PATCH", f"/users/{viewer}", {"disabled": False}).status_code == 200
+    assert client.get("/api/v1/pools", headers=cookie).status_code == 401, "the session does not come back with the user"
 
 
 def test_secrets_are_never_returned(appliance: Appliance) -> None:

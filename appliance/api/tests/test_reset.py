@@ -40,10 +40,13 @@ def test_a_lost_password_and_a_lost_app_are_replaced(appliance: Appliance) -> No
 
 
 def test_a_user_without_the_role_becomes_an_administrator(appliance: Appliance) -> None:
+    viewer = next(user["id"] for user in appliance.get("/users")["items"] if user["name"] == "viewer")
+    assert appliance.request("PATCH", f"/users/{viewer}", {"disabled": True}).status_code == 200
     for name in ("viewer", "somebody new"):
         appliance.service.context.configuration.reset_code.write_text(CODE)
         answer = reset(appliance, name)
         assert answer.status_code == 200 and answer.json is not None and answer.json["role"] == "admin", answer.text
+        assert log_in(appliance, name, NEW_PASSWORD) == 201
 
 
 def test_without_the_file_of_root_nothing_changes(appliance: Appliance) -> None:
