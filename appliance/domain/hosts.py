@@ -220,13 +220,20 @@ def add_host(session: Session, seal: Seal, new: HostCreate) -> Host:
 
 
 def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] | None) -> None:
-    """The name and secret the host proves itself with; None takes them away. The secret is never shown again."""
+    """The name and secret the host proves itself with; None takes them away. The secret is never shown again.
+
+    Raises InvalidError; ConflictError for the name of another host, and for the secret of the target.
+    """
     changed = host(session, host_id)
     if chap is not None:
         check_chap(*chap)
         same = session.scalar(select(Host).where(Host.chap_name == chap[0], Host.id != host_id))
         if same is not None:
             raise ConflictError(f"the CHAP name {chap[0]!r} is another host's", [same.name])
+        mutual = session.get(Setting, MUTUAL_SETTING)
+        with contextlib.suppress(SealedError):
+            if mutual is not None and seal.open(mutual.value["secret"]) == chap[1]:
+                raise ConflictError("the target proves itself by this secret, and the host could pretend to be it. Use another")
     changed.chap_name, changed.chap_secret = (chap[0], seal.seal(chap[1])) if chap else (None, None)
     changed.chap_revision += 1
 

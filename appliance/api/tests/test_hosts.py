@@ -42,6 +42,28 @@ def test_ats_cannot_be_disabled(appliance: Appliance) -> None:
     assert taken.status_code == 200 and taken.json["disabled_offloads"] == every["disabled_offloads"]
 
 
+def test_a_chap_account_proves_one_side_and_no_other_host(appliance: Appliance) -> None:
+    """RFC 7143, 9.2.1: with one secret for both directions, each side could pretend to be the other."""
+    mine, target = {"name": "esx1", "secret": "a-good-long-secret"}, {"name": "storage", "secret": "secret-of-storage"}
+    assert appliance.request("POST", "/hosts", {"name": "first", "iqns": [ESX1], "chap": mine}).status_code == 201
+    second: Any = appliance.request("POST", "/hosts", {"name": "second", "iqns": [ESX2]}).json
+    assert appliance.request("PUT", "/settings/iscsi/target-chap", {**target, "secret": mine["secret"]}).status_code == 409
+    assert appliance.request("PUT", "/settings/iscsi/target-chap", target).status_code == 200
+    for chap, status, reason in (
+        ({**mine, "secret": "another-good-secret"}, 409, "another host's"),
+        ({**target, "name": "esx2"}, 409, "target proves itself"),
+        ({"name": "esx2", "secret": "abababababab"}, 422, "too weak"),
+        ({"name": "esx2-by-its-name", "secret": "esx2-by-its-name"}, 422, "it is the name"),
+    ):
+        for method, path, body in (
+            ("PUT", f"/hosts/{second['id']}/chap", chap),
+            ("POST", "/hosts", {"name": "third", "iqns": [], "chap": chap}),
+        ):
+            refused = appliance.request(method, path, body)
+            assert refused.status_code == status and reason in refused.text, (method, chap, refused.text)
+    assert {host["name"]: host["chap_name"] for host in appliance.get("/hosts")["items"]} == {"first": "esx1", "second": None}
+
+
 def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) -> None:
     """The later of both counts, and the time is stored at most twice a minute."""
     assert isinstance(appliance.target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)
