@@ -277,7 +277,7 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
             context.engine.set_properties(plan.dataset, {"refquota": str(plan.size)})
             context.scan_pools(plan.pools)
             return steps.served_as_before(context, plan.uuid)
-        thick.resize(context, plan.dataset, plan.size, plan.was)
+        thick.resize(context, plan.dataset, plan.size)
         advance("updating the NFS server", 60)
         served = steps.serve(context, plan.uuid, plan.pools, self.kind)
         if plan.size < plan.was:  # files may have grown until the NFS server knew

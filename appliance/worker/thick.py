@@ -218,13 +218,14 @@ def check_smaller(context: Context, name: str, export: int | None, size: int) ->
         raise InvalidError("size", f"its files need {space.admitted} bytes", domain.size_or_more(space.admitted))
 
 
-def resize(context: Context, dataset: str, size: int, was: int) -> None:
-    """Resizes a thick NFS datastore. OpenZFS sets one property after the other: without space for the second it restores both."""
+def resize(context: Context, dataset: str, size: int) -> None:
+    """Resizes a thick NFS datastore. OpenZFS sets one property after the other: without space for the second the job's undo
+    restores both.
+    """
     try:
         context.engine.set_properties(dataset, sized(size, thick=True))
     except zfs.OutOfSpace as error:
         lacking = missing(context, dataset, size)
-        context.engine.set_properties(dataset, sized(was, thick=True))
         raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
 
 

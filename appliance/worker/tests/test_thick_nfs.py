@@ -118,6 +118,21 @@ def test_lack_of_space_to_grow_names_the_missing_bytes_and_changes_nothing(appli
     assert everything(appliance, store) == thick_of()
 
 
+def test_a_size_that_was_set_by_half_is_as_before(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenZFS has set the quota, and has no space for the reservation."""
+    store = appliance.nfs_datastore("first", thick=True)
+    really = appliance.simulator.set_properties
+
+    def half(name: str, properties: dict[str, str]) -> None:
+        monkeypatch.undo()
+        really(name, {"refquota": properties["refquota"]})
+        raise OutOfSpace(name)
+
+    monkeypatch.setattr(appliance.simulator, "set_properties", half)
+    appliance.job("POST", f"/datastores/{store}/quota", size(str(2 * GIB)), expect="failed")
+    assert everything(appliance, store) == thick_of()
+
+
 def test_no_room_to_make_it_is_refused(appliance: Appliance) -> None:
     body = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(8192 * GIB), "thick": True}
     assert f"{with_slack(8192 * GIB)} bytes are needed" in refused(appliance, "POST", "/datastores", body)["detail"]
