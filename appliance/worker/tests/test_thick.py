@@ -136,7 +136,9 @@ def test_thick_and_thin_again(appliance: Appliance) -> None:
     assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
 
 
-@pytest.mark.parametrize(("shared", "exact", "says"), [(65536, True, "65536 of its bytes are shared"), (None, False, "exactly")])
+@pytest.mark.parametrize(("shared", "exact", "says"), [
+    (65536, True, "65536 of its bytes are shared"), (None, False, "exactly"), (0, False, "exactly"),
+])  # fmt: skip
 def test_a_datastore_with_shared_blocks_does_not_become_thick(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, shared: int | None, exact: bool, says: str
 ) -> None:
