@@ -10,11 +10,13 @@ import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
-from appliance.database.models import Schedule
+from appliance import decoding
+from appliance.database.models import Job, Schedule
 from appliance.dataplane.target import LoggedIn, ServedLun
 from appliance.domain import datastores as domain
 from appliance.domain import schedules
 from appliance.domain.secrets import Seal
+from appliance.worker.executor import OPERATIONS
 from appliance.zfs.errors import DatasetBusy, EngineUnavailable, NoSuchDataset, OutOfSpace
 from appliance.zfs.model import DatasetList, Source, VdevSpec
 
@@ -295,6 +297,18 @@ def test_drift_is_reported_and_repaired(appliance: Appliance) -> None:
     assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
 
 
+def test_the_undo_of_a_job_destroys_no_complete_datastore(appliance: Appliance) -> None:
+    """Hosts may have written to it, before the job was resumed and failed."""
+    first = appliance.datastore("first")
+    second = appliance.job("POST", f"/datastores/{first}/clone", {"name": "second"})["result"]["datastore"]
+    with appliance.store.reading() as session:
+        made = [(OPERATIONS[job.kind], job.parameters) for job in session.query(Job)]
+    for operation, parameters in made:
+        operation.undo(appliance.service.context, decoding.convert(parameters, operation.plan_type))
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert {lun.lun.uuid for lun in served(appliance).values()} == {first, second}
+
+
 def test_a_failed_job_removes_everything(appliance: Appliance) -> None:
     appliance.simulator.fail_next("create_volume", OutOfSpace("tank"))
     job = appliance.job("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)}, expect="failed")
@@ -533,16 +547,22 @@ def test_a_failed_delete_does_not_remove_the_datastore(appliance: Appliance) -> 
     assert appliance.get(f"/datastores/{store}")["state"] == "active" and served(appliance)[0].lun.uuid == store
 
 
-def test_a_host_that_logs_in_while_a_job_waits_retains_its_disk(appliance: Appliance) -> None:
-    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("DELETE", "/datastores/{}", None), ("PATCH", "/datastores/{}", {"lun": 9}), ("POST", "/pools/tank/export", {})],
+)
+def test_a_host_that_logs_in_while_a_job_waits_retains_its_disk(
+    method: str, path: str, body: dict[str, int] | None, appliance: Appliance
+) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)], lun=5)
     with appliance.simulator.held_next("create_volume"):
         appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-        waiting = appliance.request("DELETE", f"/datastores/{store}").json
+        waiting = appliance.request(method, path.format(store), body).json
         log_in(appliance)
     assert waiting is not None
     job = appliance.ended(waiting["id"])
     assert job["state"] == "failed" and ESX in job["problem"]["text"]
-    assert store in {lun.lun.uuid for lun in served(appliance).values()}
+    assert served(appliance)[5].lun.uuid == store
 
 
 @pytest.mark.parametrize("number", ["99999", "1024", "9" * 20, "\u00b2", "-1", ""])
