@@ -72,6 +72,16 @@ def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None
     assert store in alerts(appliance) and luns(appliance) == []
 
 
+def test_an_adopted_copy_of_a_deleted_datastore_is_active(appliance: Appliance) -> None:
+    appliance.datastore("first", soft_threshold=80)
+    (original,) = appliance.simulator.volumes()
+    copied = {**properties_of(original), "zvaai:deleted": "1"}
+    appliance.simulator.create_volume("tank/copy", original.volsize, properties=copied)
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/copy", "name": "second", "identity": "new"})
+    stores = {store["name"]: (store["state"], store["soft_threshold"]) for store in appliance.get("/datastores")["items"]}
+    assert stores == {"first": ("active", 80), "second": ("active", None)}
+
+
 def test_a_replica_is_not_a_problem(appliance: Appliance) -> None:
     """Replicas of datastores that were never presented to hosts here."""
     store = appliance.datastore("first")
