@@ -220,6 +220,14 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
     assert len([filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]) == 1
 
 
+def test_after_a_failed_delete_it_is_mounted_at_each_boot(appliance: Appliance) -> None:
+    dataset = details(appliance, appliance.nfs_datastore("first"))["dataset"]
+    appliance.simulator.fail_next("rename", DatasetBusy(dataset))
+    appliance.job("DELETE", f"/datastores/{appliance.get('/datastores')['items'][0]['id']}", expect="failed")
+    filesystem = appliance.simulator.filesystem(dataset)
+    assert filesystem.mounted and filesystem.properties["canmount"].value == "on"
+
+
 def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
     appliance.nfs_datastore("first")
     group = appliance.group("cluster")

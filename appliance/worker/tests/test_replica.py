@@ -9,9 +9,10 @@ import pytest
 from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import ConflictError
-from appliance.domain.requests import AdoptionCreate
+from appliance.domain.requests import AdoptionCreate, ForgetDatastore
 from appliance.worker.adoption import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
+from appliance.worker.trash_operations import Forget
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Redundancy, VdevSpec
 
@@ -135,6 +136,17 @@ def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:
     with pytest.raises(ConflictError, match="claims this identity"):
         adopt.run(context, plan, "", lambda _step, _percent: None)
     assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/")
+
+
+def test_a_lost_datastore_that_returns_is_not_forgotten(appliance: Appliance) -> None:
+    """Its pool was imported after the request."""
+    store, before = lost(appliance, "vmfs")
+    context, forget = appliance.service.context, Forget()
+    plan = forget.plan(context, ForgetDatastore().of(id=store))
+    appliance.simulator.import_pool("tank")
+    with pytest.raises(ConflictError, match="not missing any more"):
+        forget.run(context, plan, "", lambda _step, _percent: None)
+    assert shown(appliance.get(f"/datastores/{store}")) == shown(before)
 
 
 def test_the_lost_datastore_that_returns_does_not_take_the_lun_back(appliance: Appliance) -> None:
