@@ -17,7 +17,7 @@ from appliance.domain import datastores as domain
 from appliance.worker import steps
 from appliance.worker.presenting import give_numbers
 from appliance.worker.reservations import DATASET
-from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolBusy, PoolUnavailable
+from appliance.zfs.errors import EngineUnavailable, HoldersUnknown, OutOfSpace, PoolBusy, PoolUnavailable
 from appliance.zfs.model import Redundancy, VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -109,6 +109,20 @@ def test_an_open_volume_is_reported_with_its_holders(appliance: Appliance, monke
     assert "qemu (process 7)" in str(job["problem"])
     appliance.request("POST", "/reconcile")
     assert luns(appliance).keys() == {store} and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_a_volume_that_may_be_open_is_not_rolled_back(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenZFS rolls back an open volume too."""
+    monkeypatch.setattr(steps, "CLOSING_SECONDS", 0.2)
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+
+    def unknown(name: str) -> tuple[str, ...]:
+        raise HoldersUnknown(name, "no answer")
+
+    monkeypatch.setattr(appliance.simulator, "holders", unknown)
+    job = appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}, expect="failed")
+    assert "no answer" in str(job["problem"]) and luns(appliance).keys() == {store}
 
 
 # --- thick

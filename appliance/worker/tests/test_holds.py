@@ -10,7 +10,8 @@ import pytest
 from simulators.appliance import Appliance
 
 from appliance.domain import requests, retention
-from appliance.worker.snapshot_operations import Retire
+from appliance.worker.snapshot_operations import Retire, TakeSnapshot
+from appliance.zfs.errors import SnapshotExists
 
 
 @pytest.fixture
@@ -114,6 +115,16 @@ def test_protections_end_together(appliance: Appliance, store: str, missing: boo
     assert {shown[name]["protected_until"] for name in left} == {None}
     assert simulator.properties(expired[1]).get(retention.PROTECT) is None
     appliance.job("POST", f"/datastores/{store}/snapshots/delete", {"names": [name for name in left if name != "safe1"]})
+
+
+def test_a_snapshot_that_somebody_else_took_meanwhile_is_not_protected(appliance: Appliance, store: str) -> None:
+    """The job fails: that snapshot is of another moment, and its owner may destroy it."""
+    take, context = TakeSnapshot(), appliance.service.context
+    plan = take.plan(context, requests.SnapshotCreate(name="three", datastores=[store], protect_days=1))
+    appliance.simulator.snapshot(plan.names)
+    with pytest.raises(SnapshotExists):
+        take.run(context, plan, "job", lambda *_: None)
+    assert appliance.simulator.holds(plan.names[0]) == []
 
 
 def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: str) -> None:
