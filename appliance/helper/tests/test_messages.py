@@ -170,6 +170,8 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("snapshot", {"snapshots": ["tank/a@s"] * 20_001}, "refused"),
     ("rollback", {"name": "tank/a@s", "destroy": ["tank/a"]}, "invalid_name"),
     ("load_key", {"name": "tank/a", "key": "A" * 1000}, "refused"),
+    ("list_folder", {"snapshot": "tank/a@s", "path": "../b"}, "refused"),
+    ("read_text", {"snapshot": "tank/a@s", "path": "vm/../../b"}, "refused"),
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from simulators.zfs import Simulator
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
-from appliance.helper.mounts import RESERVATIONS, give_folder, is_allowed, pools_of_the_system
+from appliance.helper.mounts import RESERVATIONS, Mounts, give_folder, is_allowed, pools_of_the_system
 from appliance.helper.server import Server
 from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
@@ -357,6 +357,21 @@ def test_unmounts_are_in_the_audit(
     begun, unmounted, ended = (record.getMessage() for record in caplog.records)
     assert json.loads(begun)["audit"] == "begun" and "tank/again was unmounted" in unmounted
     assert json.loads(ended)["outcome"] == "dataset_busy"
+
+
+def test_files_are_reached_only_where_a_datastore_is_visible(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its snapshots, and of VMs that are restored from them."""
+    store = simulator.create_filesystem("tank/store", properties={"mountpoint": "/srv/zvaai/store"})
+    elsewhere = simulator.create_filesystem("tank/etc", properties={"mountpoint": "/etc"})
+    copy = simulator.create_filesystem("tank/copy", properties={"mountpoint": "/srv/zvaai/copy", "zvaai:guid": str(store.guid)})
+    visible = {filesystem.mountpoint: filesystem.name for filesystem in (store, elsewhere, copy)}
+    monkeypatch.setattr("appliance.helper.mounts.topmost", visible.get)
+    mounts = Mounts(("/srv/zvaai/",), frozenset)
+    assert mounts.place(store) == store.mountpoint
+    visible[store.mountpoint] = "tank/copy"
+    for filesystem in (store, elsewhere, copy):
+        with pytest.raises(Refused):
+            mounts.place(filesystem)
 
 
 def test_mounts(tmp_path: Path) -> None:

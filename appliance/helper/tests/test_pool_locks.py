@@ -89,7 +89,7 @@ def test_a_pool_that_hangs_stops_no_change_of_another(tmp_path: Path) -> None:
 
 
 def test_a_suspended_pool_is_resumed_although_a_change_of_it_hangs(tmp_path: Path) -> None:
-    """A change that waits for the devices ends only after `clear`."""
+    """A change that waits for the devices ends only after `clear`. The next change of the pool waits for its end."""
     simulator = Simulator()
     simulator.create_pool("rust", [VdevSpec(devices=(simulator.disks()[0].path,), redundancy=Redundancy.STRIPE)])
     path = tmp_path / "helper.sock"
@@ -101,8 +101,12 @@ def test_a_suspended_pool_is_resumed_although_a_change_of_it_hangs(tmp_path: Pat
         client = connect(path, seconds=10)
         client.clear("rust")
         client.close()
-        assert stuck.is_alive()
+        waiting = threading.Thread(target=connect(path).create_filesystem, args=("rust/b",))
+        waiting.start()
+        waiting.join(0.3)
+        assert stuck.is_alive() and [filesystem.name for filesystem in simulator.filesystems()] == ["rust"]
     stuck.join(60)
+    waiting.join(60)
 
 
 def test_calls_of_the_library_that_hang_are_counted_by_pool() -> None:
