@@ -413,8 +413,10 @@ def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock
 def test_only_an_admin_can_reduce_the_retention(appliance: Appliance, clock: Clock) -> None:
     schedule = clock.schedule(appliance.datastore("first"), keep=20)
     path = f"/schedules/{schedule}"
-    assert appliance.request("PATCH", path, {"keep": 21, "daily": 7, "protect_days": 7}, "operator").status_code == 200
-    for lower in ({"keep": 20}, {"daily": 6}, {"protect_days": 6}, {"at": "00:01"}, {"time_zone": "Europe/Berlin"}):
+    more = {"keep": 21, "daily": 7, "protect_days": 7, "every_minutes": 10}
+    assert appliance.request("PATCH", path, more, "operator").status_code == 200
+    smaller: list[dict[str, Any]] = [{"keep": 20}, {"daily": 6}, {"protect_days": 6}, {"every_minutes": 5}]
+    for lower in (*smaller, {"at": "00:01"}, {"time_zone": "Europe/Berlin"}):
         assert appliance.request("PATCH", path, lower, "operator").status_code == 403, lower
         assert appliance.request("PATCH", path, lower).status_code == 200, lower
     assert appliance.get(path)["keep"] == 20
