@@ -227,6 +227,18 @@ def test_an_import_scans_in_its_job_and_says_why_it_fails(appliance: Appliance, 
     assert appliance.ended(answer.json["id"])["state"] == "succeeded"
 
 
+def test_of_two_pools_of_one_name_the_guid_says_which(appliance: Appliance) -> None:
+    guids = []
+    for disk in free_disks(appliance)[:2]:
+        appliance.job("POST", "/pools", {"name": "other", "vdevs": [{"devices": [disk]}]})
+        guids.append(appliance.get("/pools/other")["guid"])
+        appliance.job("POST", "/pools/other/export")
+    problem = appliance.job("POST", "/pools/import", {"pool": "other"}, "failed")["problem"]
+    assert all(guid in problem["text"] for guid in guids), problem
+    appliance.job("POST", "/pools/import", {"pool": guids[0]})
+    assert appliance.get("/pools/other")["guid"] == guids[0]
+
+
 def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:
     assert isinstance(appliance.target, TargetSimulator)
     appliance.datastore("store", host_groups=[appliance.group("cluster", ESX)])
