@@ -74,3 +74,15 @@ static inline void pause_briefly(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
+
+/* Until its time of change differs. */
+static inline void change(int file)
+{
+    struct stat before, after;
+
+    fstat(file, &before);
+    do {
+        assert_int_equal(pwrite(file, "y", 1, 0), 1);
+        fstat(file, &after);
+    } while (memcmp(&before.st_ctim, &after.st_ctim, sizeof(before.st_ctim)) == 0);
+}

@@ -20,7 +20,9 @@ static struct {
     bool changes;        /* the source, after each call */
     uint64_t available;  /* bytes of the pool; 0: as the file system says */
     uint64_t most_unsynced;
-    unsigned int waits; /* for transaction groups, after steps */
+    unsigned int waits;    /* for transaction groups, after steps */
+    unsigned int unstable; /* number of the call of fsync(2) that fails; 0: none */
+    int ticking;           /* a file that the clock finds in the tick of its latest change, and that changes then; 0: none */
 } kernel;
 
 static struct fileops_dataset *dataset, *other;
@@ -82,6 +84,31 @@ bool __wrap_sharing_proof_after(const struct sharing_proof *proof, uint64_t byte
     (void)proof;
     (void)bytes;
     return kernel.calls <= kernel.proven;
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    const int file = kernel.ticking;
+    struct stat status;
+    if (clock != CLOCK_REALTIME_COARSE || file == 0)
+        return __real_clock_gettime(clock, now);
+    kernel.ticking = 0;
+    assert_int_equal(fstat(file, &status), 0);
+    *now = status.st_ctim;
+    change(file);
+    return 0;
+}
+
+int __real_fsync(int file);
+int __wrap_fsync(int file);
+int __wrap_fsync(int file)
+{
+    if (kernel.unstable == 0 || --kernel.unstable != 0)
+        return __real_fsync(file);
+    errno = EIO;
+    return -1;
 }
 
 int __real_fstatvfs64(int file, struct statvfs *status);
@@ -318,6 +345,42 @@ static void a_source_that_changes_is_refused(void **state)
     close(request.directory);
 }
 
+static void a_change_during_the_only_step_is_refused(void **state)
+{
+    struct fileops_clone_result result;
+    (void)state;
+    const int source = make_file("disk", 4096);
+    const struct fileops_clone_request request = by_name(source, "clone");
+    kernel.changes = true;
+    assert_int_equal(fileops_clone(&request, &result), EBUSY);
+    assert_false(exists("clone"));
+    kernel.changes = false;
+    kernel.ticking = source; /* a change before the first step is cloned */
+    assert_int_equal(fileops_clone(&request, &result), 0);
+    close(source);
+    close(request.directory);
+}
+
+static void what_is_not_stable_is_no_clone(void **state)
+{
+    struct fileops_clone_result result;
+    (void)state;
+    const int source = make_file("disk", 4096), file = make_file("file", 0);
+    const struct fileops_clone_request request = by_name(source, "clone"), whole = into(source, file);
+    kernel.unstable = 1; /* the file */
+    assert_int_equal(fileops_clone(&request, &result), EIO);
+    assert_false(exists("clone"));
+    kernel.unstable = 2; /* its name */
+    assert_int_equal(fileops_clone(&request, &result), EIO);
+    assert_int_equal(result.left, FILEOPS_CLONE_UNKNOWN);
+    kernel.unstable = 1;
+    assert_int_equal(fileops_clone(&whole, &result), EIO);
+    assert_int_equal(result.left, FILEOPS_CLONE_EMPTY);
+    close(file);
+    close(source);
+    close(request.directory);
+}
+
 static void a_file_without_data_becomes_the_source(void **state)
 {
     struct fileops_clone_result result;
@@ -344,6 +407,13 @@ static bool cancels(void *context, uint64_t done, uint64_t total)
     return done == 0;
 }
 
+/* When the clone is whole, but has no name yet. */
+static bool cancels_at_the_end(void *context, uint64_t done, uint64_t total)
+{
+    unsigned int *calls = context;
+    return done != total || ++*calls == 1;
+}
+
 static void nothing_remains_of_a_cancelled_clone(void **state)
 {
     struct fileops_clone_result result;
@@ -352,8 +422,35 @@ static void nothing_remains_of_a_cancelled_clone(void **state)
     struct fileops_clone_request request = by_name(source, "clone");
     request.progress = cancels;
     assert_int_equal(fileops_clone(&request, &result), ECANCELED);
+    unsigned int calls = 0;
+    request.progress = cancels_at_the_end;
+    request.progress_context = &calls;
+    assert_int_equal(fileops_clone(&request, &result), ECANCELED);
     assert_false(exists("clone"));
     assert_false(exists(FILEOPS_CLONES_FOLDER));
+    close(source);
+    close(request.directory);
+}
+
+static bool takes_the_name(void *context, uint64_t done, uint64_t total)
+{
+    (void)context;
+    if (done == total && !exists("clone"))
+        close(make_file("clone", 10));
+    return true;
+}
+
+static void a_file_made_meanwhile_is_not_replaced(void **state)
+{
+    struct fileops_clone_result result;
+    struct stat status;
+    (void)state;
+    const int source = make_file("disk", MIB);
+    struct fileops_clone_request request = by_name(source, "clone");
+    request.progress = takes_the_name;
+    assert_int_equal(fileops_clone(&request, &result), EEXIST);
+    assert_int_equal(stat(in_scratch("clone"), &status), 0);
+    assert_int_equal(status.st_size, 10);
     close(source);
     close(request.directory);
 }
@@ -401,6 +498,11 @@ static void the_folder_of_clones_is_ours_alone(void **state)
     assert_int_equal(unlink(in_scratch(FILEOPS_CLONES_FOLDER)), 0);
     assert_int_equal(mkdir(in_scratch(FILEOPS_CLONES_FOLDER), 0777) || chmod(in_scratch(FILEOPS_CLONES_FOLDER), 0777), 0);
     assert_int_equal(fileops_clone(&request, &result), EPERM);
+    if (geteuid() == 0) {
+        assert_int_equal(chmod(in_scratch(FILEOPS_CLONES_FOLDER), 0700), 0);
+        assert_int_equal(chown(in_scratch(FILEOPS_CLONES_FOLDER), 1234, 1234), 0);
+        assert_int_equal(fileops_clone(&request, &result), EPERM);
+    }
     close(source);
     close(request.directory);
 }
@@ -431,8 +533,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(thick_storage_shares_nothing_and_admits_first, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_ends_when_its_dataset_becomes_thick, begin, end),
         cmocka_unit_test_setup_teardown(a_source_that_changes_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_change_during_the_only_step_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_not_stable_is_no_clone, begin, end),
         cmocka_unit_test_setup_teardown(a_file_without_data_becomes_the_source, begin, end),
         cmocka_unit_test_setup_teardown(nothing_remains_of_a_cancelled_clone, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_made_meanwhile_is_not_replaced, begin, end),
         cmocka_unit_test_setup_teardown(clones_wait_for_a_group_in_time_and_seldom, begin, end),
         cmocka_unit_test_setup_teardown(a_copy_is_never_called_a_clone, begin, end),
         cmocka_unit_test_setup_teardown(the_folder_of_clones_is_ours_alone, begin, end),
