@@ -176,8 +176,11 @@ static void what_can_not_be_removed_stops_no_export(void **state)
 {
     struct fileops_dataset *again;
     (void)state;
-    assert_int_equal(symlink("/etc", in_scratch(FILEOPS_CLONES_FOLDER)), 0);
+    mkdir(in_scratch("vm"), 0700);
+    close(make_file("vm/disk", 4096));
+    assert_int_equal(symlink("vm", in_scratch(FILEOPS_CLONES_FOLDER)), 0);
     assert_int_equal(fileops_dataset_open(scratch, &again), 0);
+    assert_true(exists("vm/disk"));
     fileops_dataset_put(again);
     assert_int_equal(fileops_dataset_open(in_scratch("absent"), &again), ENOENT);
     assert_null(again);
