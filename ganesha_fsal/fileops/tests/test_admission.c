@@ -113,6 +113,12 @@ static void a_write_concurrent_with_a_truncation_stays_admitted(void **state)
     admission_end(admission, &write, UINT64_MAX);
     admission_end(admission, &truncation, 0);
     assert_true(admission->admitted >= 20 * MIB);
+    admission_begin(admission, 1, 30 * MIB, &write);
+    admission_begin(admission, 1, 0, &truncation);
+    admission_end(admission, &truncation, 0);
+    assert_true(admission->admitted >= 30 * MIB); /* the write still runs */
+    admission_end(admission, &write, UINT64_MAX);
+    assert_true(admission->admitted >= 30 * MIB);
 }
 
 static void growth_that_failed_is_given_back(void **state)

@@ -11,6 +11,7 @@
 
 static struct fileops_dataset *dataset;
 
+static bool step_hangs; /* of a clone that shares blocks */
 static atomic_int folder_error; /* of opening the folder "vm" */
 
 int __real_openat64(int folder, const char *name, int flags, ...);
@@ -21,6 +22,13 @@ int __wrap_openat64(int folder, const char *name, int flags, mode_t mode)
         return __real_openat64(folder, name, flags, mode);
     errno = folder_error;
     return -1;
+}
+
+int __real_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until);
+int __wrap_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until);
+int __wrap_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
+{
+    return step_hangs ? ETIMEDOUT : __real_pthread_rwlock_clockwrlock(lock, clock, until);
 }
 
 /* A failed count waits until the folder can be read. */
@@ -38,6 +46,7 @@ static int begin(void **state)
     (void)state;
     scratch_begin();
     folder_error = 0;
+    step_hangs = false;
     return fileops_dataset_open(scratch, &dataset);
 }
 
@@ -113,6 +122,16 @@ static void a_failed_count_is_repeated(void **state)
         pause_briefly();
     assert_string_equal(status.problem, "");
     assert_true(status.admitted >= MIB);
+}
+
+/* Otherwise it would share blocks although it is thick. */
+static void it_stays_thin_while_a_step_hangs(void **state)
+{
+    (void)state;
+    step_hangs = true;
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), EBUSY);
+    assert_false(fileops_dataset_is_thick(dataset));
+    assert_false(counted().thick);
 }
 
 static void only_thick_storage_reserves(void **state)
@@ -192,6 +211,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_are_counted_once_for_all_their_names, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_that_is_replaced_meanwhile_ends_no_count, begin, end),
         cmocka_unit_test_setup_teardown(a_failed_count_is_repeated, begin, end),
+        cmocka_unit_test_setup_teardown(it_stays_thin_while_a_step_hangs, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_reserves, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_reserved_while_files_are_counted, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_is_worth_another_attempt, begin, end),

@@ -13,6 +13,7 @@ import pytest
 from support import ganesha as daemon
 from support.libnfs import mounted
 from support.message_bus import message_bus
+from support.nfs4 import SHARE_BOTH, SHARE_NONE, Nfs4
 from support.onc_rpc import Nfs3, Nfs3Error, mount
 from support.procedure22 import DISK_FULL, RESERVE, Procedure22
 from support.programs import wait_for
@@ -24,6 +25,7 @@ from appliance.dataplane.vaai_nas import ExportSpace, VaaiNas
 MIB = 1 << 20
 SIZE = 64 * MIB
 NOSPC = 28
+ADMITTED_FOR_A_FILE = 16 << 10
 
 
 @dataclass
@@ -90,6 +92,30 @@ def test_growth_is_admitted_up_to_the_size(rig: Rig) -> None:
         client.remove(root, "disk")
         client.remove(root, "other")
         wait_for(lambda: rig.space().admitted == before.admitted, "a file counts until nobody has it")
+
+
+def test_a_file_counts_as_long_as_it_has_a_name_or_is_open(rig: Rig) -> None:
+    before, root = rig.space().admitted, mount("/thick")
+    with mounted("/thick") as host, Nfs4() as holder, Nfs3() as nfs:
+        for name, size in (("new", 10), ("replaced", 20), ("twice", 5), ("last", 3)):
+            host.write_file(f"/{name}", b"")
+            host.truncate(f"/{name}", size * MIB)
+        host.link("/twice", "/again")
+        for old, new in (("new", "replaced"), ("last", "twice"), ("again", "again")):
+            host.rename(f"/{old}", f"/{new}")
+        left = before + 18 * MIB + 3 * ADMITTED_FOR_A_FILE
+        wait_for(lambda: rig.space().admitted == left, "a replaced file counts until nobody has it")
+        holder.close(holder.open("/thick", "replaced", SHARE_BOTH, SHARE_NONE, create=True, size=0))
+        left -= 10 * MIB
+        assert rig.space().admitted == left, "an open emptied it"
+        held = holder.open("/thick", "held", SHARE_BOTH, SHARE_NONE, create=True)
+        holder.truncate(held, 20 * MIB)
+        nfs.remove(root, "held")
+        assert rig.space().admitted == left + 20 * MIB + ADMITTED_FOR_A_FILE
+        holder.close(held)
+        wait_for(lambda: rig.space().admitted == left, "it is closed")
+    rig.server.restart_after_kill()
+    assert rig.space().admitted == left
 
 
 def test_a_count_survives_a_crash_and_a_change_of_size(rig: Rig) -> None:
