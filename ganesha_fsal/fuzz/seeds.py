@@ -40,7 +40,7 @@ def of_procedure22() -> dict[str, bytes]:
 
 
 def of_copy() -> dict[str, bytes]:
-    """Single calls: with a source, without, truncated, and with too long a handle."""
+    """Single calls: with a source, without, truncated, and with handles that are too long."""
     argument = procedure22.argument(procedure22.CLONE, b"disk")
     whole = procedure22.arguments(bytes(31), bytes(64), argument)
     return {
@@ -49,6 +49,7 @@ def of_copy() -> dict[str, bytes]:
         "short": whole[:-1],
         "more": whole + bytes(4),
         "long": procedure22.arguments(bytes(65), None, argument),
+        "longest": procedure22.arguments(bytes(4096), None, argument),
         "largest": procedure22.arguments(bytes(64), bytes(64), bytes(1024)),
     }
 
