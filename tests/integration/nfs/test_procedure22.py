@@ -147,6 +147,11 @@ def test_a_clone_by_name_has_permissions_and_no_more(rig: Rig) -> None:
     (store / "special").chmod(0o6755)
     assert rig.procedure.clone(rig.nfs.lookup(rig.root(), "special"), rig.root(), "plain").status == OK
     assert (store / "plain").stat().st_mode & 0o7777 == 0o755
+    (store / "group's").mkdir()
+    os.chown(store / "group's", 0, 1234)
+    (store / "group's").chmod(0o2755)
+    assert rig.procedure.clone(rig.source(), rig.nfs.lookup(rig.root(), "group's"), "group's/clone").status == OK
+    assert (store / "group's" / "clone").stat().st_gid == 1234
 
 
 def test_a_folder_with_default_acls_takes_no_clone_by_name(rig: Rig) -> None:
