@@ -262,15 +262,20 @@ static void a_clone_is_one_job(void **state)
 {
     static const char request[] =
         "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}";
+    static const char *const others[] = {
+        "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}",
+        "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}",
+        "{\"export\":2,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}",
+        "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\",\"fast\":true}",
+    };
     char about[64];
 
     __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
     const uint64_t id = job_of(*state, request);
     assert_int_equal(job_of(*state, request), id);
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
-    expect(*state, "clone.start",
-           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}",
-           "\"status\":\"exists\",\"field\":\"request_id\"");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        expect(*state, "clone.start", others[i], "\"status\":\"exists\",\"field\":\"request_id\"");
     __atomic_store_n(&gate_open, true, __ATOMIC_SEQ_CST);
     wait_until(*state, "job.get", about, "\"state\":\"complete\"");
     expect(*state, "job.get", "{\"export\":1,\"job\":77}", "\"status\":\"interrupted\",\"field\":\"job\"");
