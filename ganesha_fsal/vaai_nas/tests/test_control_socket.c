@@ -26,6 +26,7 @@
 static char place[256];
 static struct vaai_nas_service *service;
 static bool is_up, is_ending;
+static bool ends_meanwhile; /* at the next lookup */
 static unsigned int lookups; /* for an export */
 static const char *swapped;  /* replaces the socket's name as soon as it exists */
 
@@ -49,6 +50,8 @@ static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, stru
     (void)path;
     (void)handle;
     __atomic_add_fetch(&lookups, 1, __ATOMIC_SEQ_CST);
+    if (ends_meanwhile)
+        __atomic_store_n(&is_ending, true, __ATOMIC_SEQ_CST);
     return VAAI_NAS_STALE;
 }
 
@@ -75,7 +78,7 @@ static int begin(void **state)
     snprintf(place, sizeof(place), "%s/socket-XXXXXX", temporary != NULL ? temporary : "/tmp");
     service = vaai_nas_service_new(&options);
     is_up = true;
-    is_ending = false;
+    is_ending = ends_meanwhile = false;
     lookups = 0;
     swapped = NULL;
     return mkdtemp(place) == NULL || service == NULL;
@@ -205,6 +208,20 @@ static void nothing_is_answered_before_it_is_up_and_once_it_ends(void **state)
     assert_int_equal(__atomic_load_n(&lookups, __ATOMIC_SEQ_CST), 1);
 }
 
+/* A lookup may fail because exports are being released. */
+static void what_was_found_while_it_ends_is_not_answered(void **state)
+{
+    char path[108];
+
+    (void)state;
+    ends_meanwhile = true;
+    assert_int_equal(start(geteuid(), path), 0);
+    const int fd = connect_to(path);
+    say(fd, LIST);
+    expect(fd, "");
+    assert_int_equal(__atomic_load_n(&lookups, __ATOMIC_SEQ_CST), 1);
+}
+
 static void who_has_gone_has_nothing_done(void **state)
 {
     char path[108];
@@ -238,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_file_under_its_name_stays_as_it_is, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_where_others_make_names_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_answered_before_it_is_up_and_once_it_ends, begin, end),
+        cmocka_unit_test_setup_teardown(what_was_found_while_it_ends_is_not_answered, begin, end),
         cmocka_unit_test_setup_teardown(who_has_gone_has_nothing_done, begin, end),
     };
 
