@@ -25,6 +25,7 @@ ROOM_REMEDY = "Add vdevs, delete snapshots, or purge deleted datastores (zvaai d
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 RESERVED_PERCENT = 5
 """OpenZFS holds back some 3 % of a pool: with less difference, only the use of the disks is reported."""
+MIB = 1 << 20
 CLEARED_BELOW_PERCENT = 2
 """Snapshots and UNMAP move a pool around a threshold: without this each crossing would be a mail."""
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
@@ -103,6 +104,15 @@ def fullness(pool: Pool, root: Dataset | None) -> tuple[int, str]:
     return percent, f"pool {pool.name} is {percent} % full"
 
 
+def is_full(root: Dataset, *, before: bool) -> bool:
+    """Whether less than the target's default headroom is left (zvol_target/docs/space.md). After an open alert (`before`), 5/4 of
+    it must be left.
+    """
+    total = root.space.used + root.space.available
+    headroom = min(max(total // 64, 64 * MIB), 4096 * MIB, total // 8)
+    return root.space.available < headroom + (headroom // 4 if before else 0)
+
+
 def findings(
     inventory: Inventory,
     stores: Sequence[Datastore],
@@ -115,10 +125,17 @@ def findings(
     findings = []
     limits, roots = thresholds(inventory, before), roots_of(inventory)
     for pool in inventory.pools:
-        (percent, text), limit = fullness(pool, roots.get(pool.name)), limits.get(pool.name, Thresholds())
+        root = roots.get(pool.name)
+        (percent, text), limit = fullness(pool, root), limits.get(pool.name, Thresholds())
         key = f"capacity:pool:{pool.name}"
         if severity := _severity(percent, limit, opened.get(key)):
             findings.append(Finding(key, severity, pool.name, text, ROOM_REMEDY))
+        # A separate key: who acknowledged that the pool gets full does not know yet that it is full.
+        key = f"capacity:full:{pool.name}"
+        has_thin = any(store.pool == pool.name and store.state == "active" and not store.thick for store in stores)
+        if root is not None and has_thin and is_full(root, before=key in opened):
+            text = f"Pool {pool.name} is full: thin datastores take no new data, and ESXi pauses VMs that need space"
+            findings.append(Finding(key, "critical", pool.name, text, ROOM_REMEDY))
         # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for leaf in pool.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -19,6 +20,7 @@ from appliance.dataplane.ganesha import ExportRefusedError
 from appliance.domain.journal import Finding
 from appliance.worker import alerts
 from appliance.worker.alerts import Alerts
+from appliance.zfs.errors import NoSuchDataset
 
 
 def scan_and_read(appliance: Appliance) -> set[str]:
@@ -138,6 +140,30 @@ def test_an_alert_ends_at_once_after_a_job_fixed_its_cause(hooked: Appliance) ->
     assert [key.startswith("pool:errors:") for key in opened(hooked)] == [True]
     hooked.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})
     assert opened(hooked) == set()
+
+
+def test_a_full_pool_is_news_after_its_threshold_was_acknowledged(hooked: Appliance) -> None:
+    """At the threshold the alert is critical already, and does not change at another fill level."""
+    hooked.datastore("first")
+    usable = int(hooked.get("/pools/tank")["available"])
+    headroom, near, full = min(usable // 64, 4 * GIB), "capacity:pool:tank", "capacity:full:tank"
+
+    def opened_with(left: int) -> set[str]:
+        with contextlib.suppress(NoSuchDataset):
+            hooked.simulator.destroy("tank/others")
+        hooked.simulator.create_filesystem("tank/others")
+        hooked.simulator.write("tank/others", usable - left)
+        hooked.service.context.scan()
+        hooked.service.periodic.capacity()
+        return opened(hooked)
+
+    assert opened_with(headroom * 3 // 2) == {near}
+    (alert,) = hooked.get("/alerts")["items"]
+    assert hooked.request("POST", f"/alerts/{alert['id']}/acknowledge").status_code == 200
+    assert opened_with(headroom // 2) == {near, full}
+    assert notifications(hooked) == [("alert.raised", near), ("alert.raised", full)]
+    assert opened_with(headroom * 9 // 8) == {near, full}, "it flaps if the same limit raises and clears it"
+    assert opened_with(headroom * 3 // 2) == {near}
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
