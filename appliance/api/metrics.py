@@ -240,7 +240,7 @@ def _counted(families: _Families, what: str, row: Row, labels: dict[str, str]) -
 
 def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None:
     exported = [store for store in stores if store.export is not None and store.state == "active"]
-    if not exported:
+    if not exported and not any(store.export is not None and store.state == "missing" for store in stores):
         return
     nfs, counted = None, None
     with contextlib.suppress(DomainError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts for when space gets short. The target decides by itself when to warn hosts and when to refuse their writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from types import MappingProxyType
@@ -149,10 +149,7 @@ def findings(
                     pool.action,
                 )
             )
-    hidden = any(map(unlisted, inventory.pools))
     for store in stores:
-        if store.state == "missing" and hidden:  # its dataset can be in such a pool
-            continue
         percent = 100 * store.referenced // store.size if store.size else 0
         key, threshold = f"capacity:datastore:{store.id}", store.soft_threshold
         lowered = CLEARED_BELOW_PERCENT if key in opened else 0
@@ -168,12 +165,20 @@ def findings(
                 text = f"Datastore {store.name} was not made thick, and not thin again: {had} bytes are reserved"
                 remedy = f"Repeat the change, or make it thin: zvaai datastore change {quote(store.name)} --thin"
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, remedy))
-        if store.state == "missing":
-            address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
-            text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
-            remedy = f"Import its pool: zvaai pool import POOL. Or give it up: zvaai datastore forget {store.id}"
-            findings.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
+    for store in absent(inventory.pools, stores):
+        address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
+        text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
+        findings.append(Finding(f"capacity:missing:{store.id}", "critical", store.id, text, absent_remedy(store)))
     return findings + _copies(inventory, stores)
+
+
+def absent(pools: Iterable[Pool], stores: Iterable[Datastore]) -> list[Datastore]:
+    """Missing datastores. None while a pool cannot be listed: their datasets can be in it."""
+    return [] if any(map(unlisted, pools)) else [store for store in stores if store.state == "missing"]
+
+
+def absent_remedy(store: Datastore) -> str:
+    return f"Import its pool: zvaai pool import POOL. Or give it up: zvaai datastore forget {store.id}"
 
 
 def copy_remedies(stores: Sequence[Datastore], datasets: Mapping[str, Dataset]) -> dict[str, str]:

@@ -23,9 +23,9 @@ class NfsFacts:
 
 
 def checks(facts: NfsFacts, stores: Sequence[Datastore], local: Sequence[Address]) -> Iterator[Check]:
-    """None while there is no NFS datastore."""
+    """None while there is no NFS datastore, not even a missing one."""
     exported = [store for store in stores if store.kind == NFS and store.state == "active"]
-    if not exported:
+    if not exported and not any(store.kind == NFS and store.state == "missing" for store in stores):
         return
     if facts.problem:
         remedy = "Run: systemctl start nfs-ganesha. If it runs, check /usr/share/dbus-1/system.d/zvaai-nfs.conf"

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Host, HostGroup, Setting
 from appliance.dataplane.target import LoggedIn, Portal, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
-from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, copy_remedies, fullness
+from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, absent, absent_remedy, copy_remedies, fullness
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ENABLE
@@ -152,6 +152,9 @@ def _target(facts: Facts) -> Iterator[Check]:
 def _datastores(facts: Facts) -> Iterator[Check]:
     served = {lun.lun.uuid: lun for target in facts.targets if target.name == facts.target_name for lun in target.luns}
     remedies = copy_remedies(facts.stores, facts.datasets)
+    for store in absent(facts.pools, facts.stores):
+        what = "exported" if store.kind == NFS else "served"
+        yield Check(what, f"The datastore is {what}", FAILED, "its dataset is missing", absent_remedy(store), store.id)
     for store in facts.stores:
         if store.state == "copy" and (remedy := remedies.get(store.dataset)):
             yield Check("copy", "The copy is not served", WARNING, store.copy_reason or "", remedy, store.dataset)

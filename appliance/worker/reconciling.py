@@ -97,8 +97,16 @@ class Reconciling:
                 except Exception as error:
                     _log.exception("serving %s", plane)
                     away[plane] = InternalError(f"the worker is at fault: {error}")
+            absent = self._absent(inventory, stores)
             self.at, self.serving = time.time(), {uuid for uuid in serving if uuid}
-            return self._reconciled(cause, kind, outcomes, away, locked, of_all=pools is None)
+            return self._reconciled(cause, kind, outcomes, away, locked, absent, of_all=pools is None)
+
+    def _absent(self, inventory: Inventory, stores: list[Datastore]) -> str | None:
+        """A problem if datastores are missing, apart from those that a job makes or forgets."""
+        with self._context.store.reading() as session:
+            about = jobs.about_after(session, inventory.scanned_at)
+        count = sum(store.uuid not in about for store in capacity.absent(inventory.pools, stores))
+        return f"missing datastores: {count}. List them: zvaai datastore list --state missing" if count else None
 
     def _scanned(self, newest: float | None = None) -> tuple[Inventory, list[Datastore]]:
         inventory = self._context.scan(newest)
@@ -115,6 +123,7 @@ class Reconciling:
         outcomes: dict[str, planes.Outcome],
         away: dict[str, DomainError],
         locked: Sequence[planes.Failure],
+        absent: str | None,
         *,
         of_all: bool,
     ) -> planes.Outcome:
@@ -124,7 +133,7 @@ class Reconciling:
         )
         problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
         if of_all:
-            self.problem = "; ".join(problems) or None
+            self.problem = "; ".join([*problems, *([absent] if absent else [])]) or None
         elif problems:
             self._context.alerts.request_after(0)
         if outcome.differences:
@@ -179,6 +188,8 @@ class Reconciling:
                 if desired.mutual is not None and planes.MUTUAL not in failed:
                     hosts.mutual_applied(session, mutual_revision)
         served = {lun.lun.uuid: lun for target in self._context.served_targets() for lun in target.luns}
+        # Alerts of capacity report missing ones; of another volume under the name only this one.
+        absent = {store.uuid for store in capacity.absent(inventory.pools, stores)}
         failing = {
             uuid: planes.Failure(
                 uuid,
@@ -186,7 +197,7 @@ class Reconciling:
                 remedy=capacity.COPY_REMEDY if lun.dataset_guid is not None else capacity.LUN_REMEDY,
             )
             for uuid, lun in served.items()
-            if lun.state == "failed"
+            if lun.state == "failed" and (uuid not in absent or lun.dataset_guid is not None)
         }
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}

@@ -251,6 +251,32 @@ def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Applianc
     assert [datastore["state"] for datastore in appliance.get("/datastores")["items"]] == ["missing"]
 
 
+def test_a_pool_that_is_not_imported_has_one_critical_alert_a_datastore(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
+    target, opened = appliance.target, TargetSimulator._opened
+    assert isinstance(target, TargetSimulator)
+    appliance.simulator.export_pool("tank")
+    monkeypatch.setattr(target, "_opened", lambda lun: replace(opened(target, lun), state="failed", reason="no such device"))
+    target.restart()
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    appliance.service.periodic.capacity()
+    raised = [(alert["key"], alert["severity"]) for alert in appliance.get("/alerts")["items"]]
+    assert sorted(raised) == sorted((f"capacity:missing:{store}", "critical") for store in (block, files))
+    assert "missing datastores: 2" in appliance.get("/status")["reconcile_problem"]
+    failed = {(check["id"], check["subject"]) for check in appliance.get("/readiness")["checks"] if check["result"] == "failed"}
+    assert {("served", block), ("exported", files)} <= failed
+    metrics = appliance.request("GET", "/metrics").text
+    assert "zvaai_nfs_up 1.0" in metrics and metrics.count('state="missing"') == 2
+    monkeypatch.undo()
+    appliance.simulator.import_pool("tank")
+    target.restart()
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    appliance.service.periodic.capacity()
+    assert appliance.get("/alerts")["items"] == [] and appliance.get("/status")["reconcile_problem"] is None
+
+
 def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: Path) -> None:
     """Under a second, fresh appliance: same identities and numbers, for no host yet."""
     stores = {appliance.datastore("first", lun=7): 7, appliance.datastore("second", lun=0): 0}
