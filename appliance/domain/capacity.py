@@ -28,6 +28,8 @@ RESERVED_PERCENT = 5
 MIB = 1 << 20
 CLEARED_BELOW_PERCENT = 2
 """Snapshots and UNMAP move a pool around a threshold: without this each crossing would be a mail."""
+UNREAD_S = 60.0
+"""After a boot, many snapshots on hard disks are read for longer than the pools of SSDs: such a pool does not hang."""
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
 
@@ -136,13 +138,16 @@ def findings(
         if root is not None and has_thin and is_full(root, before=key in opened):
             text = f"Pool {pool.name} is full: thin datastores take no new data, and ESXi pauses VMs that need space"
             findings.append(Finding(key, "critical", pool.name, text, ROOM_REMEDY))
+        key = f"capacity:health:{pool.name}"
+        if 0 < pool.unread_seconds < UNREAD_S and opened.get(key) != "critical":
+            continue
         # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for leaf in pool.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
             severity = "warning" if pool.health == "DEGRADED" else "critical"
             findings.append(
                 Finding(
-                    f"capacity:health:{pool.name}",
+                    key,
                     severity,
                     pool.name,
                     f"pool {pool.name} is {pool.health}: {pool.status}",

@@ -117,8 +117,9 @@ class PoolReading:
             return replace(pool, health=Health.SUSPENDED, status=f"The pool cannot be read: {newest.error}")
         if pool.name not in self._hanging:
             return pool
-        seconds = round(time.monotonic() - self._hanging[pool.name].began)
-        return replace(pool, health=Health.SUSPENDED, status=f"The pool does not answer: it is being read for {seconds} s.")
+        seconds = time.monotonic() - self._hanging[pool.name].began
+        status = f"The pool does not answer: it is being read for {round(seconds)} s."
+        return replace(pool, health=Health.SUSPENDED, status=status, unread_seconds=seconds)
 
     def _read(self, reading: _Reading) -> None:
         try:

@@ -184,6 +184,8 @@ class Pool:
     failmode: str = "wait"
     of_the_system: bool = False
     """The pool has the running system, so the root helper never changes it. The helper sets this."""
+    unread_seconds: float = 0.0
+    """So long its datasets have been read without an end, if other pools do not wait for it. The worker sets this."""
 
     def devices(self) -> tuple[Vdev, ...]:
         """All devices. OpenZFS lists a spare in use twice: this has it once, below the vdev that it serves in."""

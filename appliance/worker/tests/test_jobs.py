@@ -88,6 +88,28 @@ def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: 
     wait_for(lambda: {pool["name"]: pool["health"] for pool in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
 
 
+def test_a_pool_raises_an_alert_only_after_it_was_read_for_a_minute(
+    appliance: Appliance, hanging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a boot a slow pool can be read for some seconds longer than a quick one."""
+    monkeypatch.setattr("appliance.worker.pool_reading.SHORTEST_LIMIT", 0.1)
+    answers = hang(appliance, hanging)
+
+    def alerts() -> list[tuple[str, str]]:
+        inventory = appliance.service.context.scan()
+        assert {pool.name: pool.health for pool in inventory.pools}[hanging] == "SUSPENDED"
+        appliance.service.periodic.capacity()
+        return [(alert["key"], alert["severity"]) for alert in appliance.get("/alerts")["items"]]
+
+    try:
+        assert alerts() == []
+        monkeypatch.setattr("appliance.domain.capacity.UNREAD_S", 0.01)
+        assert alerts() == [(f"capacity:health:{hanging}", "critical")]
+    finally:
+        answers.set()
+        appliance.simulator.hanging.clear()
+
+
 def test_a_slow_pool_is_not_shown_as_suspended_by_a_quick_one(
     appliance: Appliance, hanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
