@@ -252,6 +252,7 @@ def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None
     if nfs is not None:
         clients, users = nfs
         heard_of = sum(clients.now - client.seen_at < IDLE_SECONDS for client in clients.known)
+        families.gauge("nfs_uptime_seconds", "Since the start of the NFS server.", clients.now - clients.started_at)
         families.gauge("nfs_clients", "Addresses with recent requests.", heard_of)
         for store in exported:
             labels = {"datastore": store.id, "name": store.name}

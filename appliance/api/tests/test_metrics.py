@@ -121,6 +121,7 @@ def test_exports_clients_and_offloads(counting: Appliance, monkeypatch: pytest.M
     ganesha.used = {1: ganesha.now, 2: ganesha.now}
     metrics = scrape(counting)
     assert value(metrics, "zvaai_nfs_up") == value(metrics, "zvaai_nfs_counters_up") == value(metrics, "zvaai_nfs_clients") == 1
+    assert value(metrics, "zvaai_nfs_uptime_seconds") == ganesha.now
     assert value(metrics, "zvaai_export_info", datastore=files, name="files", share="/files", export="1") == 1
     assert value(metrics, "zvaai_export_served", datastore=files) == 1
     assert [value(metrics, "zvaai_export_clients", datastore=store) for store in (files, other)] == [1, 0]
