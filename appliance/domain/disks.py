@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from appliance.domain.journal import Finding
+from appliance.domain.pool_health import command
 from appliance.zfs.model import Disk, DiskHealth
 
 HOT, COOL = 60, 55
@@ -70,12 +71,16 @@ def silent(disk: Disk, health: DiskHealth) -> Finding:
     return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, remedy)
 
 
-def findings(healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = ()) -> list[Finding]:
-    """Findings about disks by path; `hot` are the keys of open alerts of disks that were too warm."""
-    return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot)]
+def findings(
+    healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = (), system: Collection[str] = ()
+) -> list[Finding]:
+    """Findings about disks by path; `hot` are the keys of open alerts of disks that were too warm, `system` are pools of the
+    running system.
+    """
+    return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot, system)]
 
 
-def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list[Finding]:
+def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str], system: Collection[str]) -> list[Finding]:
     if not health.available:
         return []
     name = " ".join(part for part in (path, disk.model, disk.serial) if part)
@@ -83,8 +88,9 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     kind, _, pool = (disk.used_by or "").partition(" ")
     replace, scrub = "Replace the disk", "If the number grows, replace the disk"
     if kind == "pool":
-        replace = f"Replace the disk: zvaai pool replace {quote(pool)} {path} NEW_DISK"
-        scrub = f"Scrub the pool: zvaai pool scrub {quote(pool)}. {scrub}"
+        tool = command(pool in system)
+        replace = f"Replace the disk: {tool} replace {quote(pool)} {path} NEW_DISK"
+        scrub = f"Scrub the pool: {tool} scrub {quote(pool)}. {scrub}"
     findings = []
 
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:

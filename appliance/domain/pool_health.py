@@ -50,27 +50,32 @@ def unlisted(pool: Pool) -> bool:
     return pool.health in UNSEEN
 
 
+def command(of_the_system: bool) -> str:
+    """The beginning of commands for a pool. The helper changes no pool of the system, and zpool has the same words."""
+    return "zpool" if of_the_system else "zvaai pool"
+
+
 def _of(pool: Pool, now: float) -> Iterator[Finding]:
+    named, tool = quote(pool.name), command(pool.of_the_system)
     for device in pool.devices():
         path = device.path or device.was or device.name
-        name, named = f"{path} of pool {pool.name}", quote(pool.name)
-        key = f"{pool.guid}:{device.guid}"
+        name, key = f"{path} of pool {pool.name}", f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             severity = "critical" if device.health in _LOST else "warning"
             action = "clear" if device.health in (Health.FAULTED, Health.DEGRADED) else "online"  # `zpool online` changes neither
             remedy = (
-                f"Reconnect the disk and run: zvaai pool device {named} {path} {action}. "
-                f"Or replace it: zvaai pool replace {named} {path} NEW_DISK"
+                f"Reconnect the disk and run: {_of_device(pool, path, action)}. "
+                f"Or replace it: {tool} replace {named} {path} NEW_DISK"
             )
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
         if device.read_errors or device.write_errors or device.checksum_errors:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
-            remedy = f"Check the disk and its cables. Then run: zvaai pool device {named} {path} clear"
+            remedy = f"Check the disk and its cables. Then run: {_of_device(pool, path, 'clear')}"
             yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
     if single := single_devices(pool):
         names = " or ".join(vdev.path or vdev.was or vdev.name for vdev in single[:5])
         text = f"Pool {pool.name} has no redundancy: if {names} fails, all its data is lost"
-        remedy = f"Attach a second device to each: zvaai pool attach {quote(pool.name)} DEVICE NEW_DEVICE"
+        remedy = f"Attach a second device to each: {tool} attach {named} DEVICE NEW_DEVICE"
         yield Finding(f"{AREA}:redundancy:{pool.guid}", "warning", pool.name, text, remedy)
     if pool.failmode != "wait" and not pool.readonly:
         effect = "the server panics" if pool.failmode == "panic" else "hosts get errors, and VMs see damaged disks"
@@ -82,6 +87,11 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
         yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, _data_remedy(pool))
     if (ended := _ended(pool)) is not None and ended.severity != "info":
         yield ended
+
+
+def _of_device(pool: Pool, path: str, action: str) -> str:
+    named = quote(pool.name)
+    return f"zpool {action} {named} {path}" if pool.of_the_system else f"zvaai pool device {named} {path} {action}"
 
 
 def scans(pools: Iterable[Pool], now: float) -> list[Finding]:
@@ -108,7 +118,7 @@ def _ended(pool: Pool) -> Finding | None:
 
 
 def _data_remedy(pool: Pool) -> str:
-    find, scrub = f"zpool status -v {quote(pool.name)}", f"zvaai pool scrub {quote(pool.name)}"
+    find, scrub = f"zpool status -v {quote(pool.name)}", f"{command(pool.of_the_system)} scrub {quote(pool.name)}"
     return f"Find the datastore: {find}. Restore its VMs from a snapshot or backup, then: {scrub}"
 
 
@@ -149,11 +159,11 @@ def event(fields: Mapping[str, object]) -> ZfsEvent:
     return ZfsEvent(texts["class"], texts["pool"], texts["vdev"], texts["state"], number)
 
 
-def slow_finding(event: ZfsEvent) -> Finding:
+def slow_finding(event: ZfsEvent, *, of_the_system: bool) -> Finding:
     hung = event.event_class.endswith("deadman")
     text = f"device {event.vdev or 'unknown'} of pool {event.pool} {'does not answer' if hung else 'is slow to answer'}"
     key = f"{SLOW_AREA}:{event.pool}:{event.vdev}"
-    replace = f"zvaai pool replace {quote(event.pool)} {event.vdev or 'DEVICE'} NEW_DISK"
+    replace = f"{command(of_the_system)} replace {quote(event.pool)} {event.vdev or 'DEVICE'} NEW_DISK"
     remedy = f"Check the disk and its cables. If the alert returns, replace the disk: {replace}"
     return Finding(key, "critical" if hung else "warning", event.pool, text, remedy)
 

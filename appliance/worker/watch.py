@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Monitors pools, devices, events of OpenZFS, and SMART data of disks; raises alerts."""
 
+import contextlib
 import logging
 import math
 import threading
@@ -14,6 +15,7 @@ from appliance.domain import disks, identity, pool_health
 from appliance.domain.disks import DiskReport
 from appliance.domain.errors import DomainError
 from appliance.domain.journal import Finding, note, open_alerts, publish, update_alerts
+from appliance.domain.pool_health import ZfsEvent
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
@@ -41,7 +43,8 @@ class Watch:
         )
         self._lock = threading.Lock()
         self._updating = threading.Lock()
-        self._slow: dict[str, tuple[Finding, float]] = {}
+        self._slow: dict[tuple[str, str], tuple[ZfsEvent, float]] = {}
+        """The last such event of each device, and its time."""
         self._minute, self._published = 0, 0
         self._scanned = -math.inf
         self._waiting = False
@@ -68,13 +71,15 @@ class Watch:
             with_datastores = {dataset.pool for dataset in datasets if identity.UUID in dataset.properties}
             findings = pool_health.findings(inventory.pools, now, with_datastores)
             with self._lock:
-                names = {pool.name for pool in inventory.pools}
+                of_the_system = {pool.name: pool.of_the_system for pool in inventory.pools}
                 self._slow = {
-                    key: (finding, at)
-                    for key, (finding, at) in self._slow.items()
-                    if now - at < pool_health.SLOW_REPORTED_S and finding.subject in names
+                    key: (event, at)
+                    for key, (event, at) in self._slow.items()
+                    if now - at < pool_health.SLOW_REPORTED_S and event.pool in of_the_system
                 }
-                slow = [finding for finding, _ in self._slow.values()]
+                slow = [
+                    pool_health.slow_finding(event, of_the_system=of_the_system[event.pool]) for event, _ in self._slow.values()
+                ]
             self._context.alerts.update(pool_health.AREA, findings)
             self._context.alerts.update(pool_health.SLOW_AREA, slow)
             with self._context.store.session() as session:
@@ -88,8 +93,7 @@ class Watch:
             return False
         with self._lock:
             if event.slow:
-                finding = pool_health.slow_finding(event)
-                self._slow[finding.key] = (finding, self.now())
+                self._slow[event.pool, event.vdev] = (event, self.now())
             minute = int(self.now()) // 60
             if minute != self._minute:
                 self._minute, self._published = minute, 0
@@ -183,11 +187,14 @@ class Watch:
                     continue
             healths[disk.path] = (disk, health, self.now())
         self._healths = healths
+        system: set[str] = set()
+        with contextlib.suppress(DomainError):  # else remedies name commands that the helper refuses there
+            system = {pool.name for pool in self._context.scan(3600).pools if pool.of_the_system}
         with self._context.store.session() as session:
             alerts = open_alerts(session, disks.AREA)
             hot = {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}
             read = {path: disk_and_health[:2] for path, disk_and_health in healths.items()}
-            current = {finding.key: finding for finding in disks.findings(read, hot)}
+            current = {finding.key: finding for finding in disks.findings(read, hot, system)}
             for disk, health, reported_before in unknown:
                 earlier = [alert for alert in alerts if alert.key.endswith(f":{disks.identity(disk)}")]
                 for alert in earlier:  # from before the worker's start

@@ -15,7 +15,7 @@ from appliance.domain import disks, pool_health
 from appliance.domain.errors import InvalidError
 from appliance.worker import watch
 from appliance.zfs.errors import Timeout
-from appliance.zfs.model import DiskHealth, Scan, ScanState
+from appliance.zfs.model import DiskHealth, Health, Scan, ScanState
 
 WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pending=0)
 
@@ -173,6 +173,26 @@ def test_a_disk_outside_pools_has_no_command_of_a_pool(shared: Appliance) -> Non
         findings = disks.findings({disk.path: (replace(disk, used_by=used_by), worn)})
         assert [" tank" in finding.remedy and "zvaai pool" in finding.remedy for finding in findings] == [commands, commands]
         assert all("replace the disk" in finding.remedy.lower() and "POOL" not in finding.remedy for finding in findings)
+
+
+def test_remedies_for_a_pool_of_the_system_are_not_refused(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, first = appliance.simulator.pools, appliance.simulator.disks()[0].path
+    marked = [replace(pool, of_the_system=True, error_count=1) for pool in pools()]
+    monkeypatch.setattr(appliance.simulator, "pools", lambda: marked)
+    (vdev,) = marked[0].vdevs
+    failed = (
+        replace(vdev.devices()[0], health=Health.FAULTED, checksum_errors=1),
+        replace(vdev.devices()[1], health=Health.OFFLINE),
+    )
+    marked[0] = replace(marked[0], vdevs=(replace(vdev, vdevs=failed),))
+    appliance.simulator.smart[first] = replace(WELL, passed=False, pending=1)
+    event(appliance, "ereport.fs.zfs.delay", vdev=first)
+    scan(appliance)
+    appliance.service.watch.read_disks()
+    remedies = " ".join(alert["remedy"] for alert in appliance.get("/alerts")["items"])
+    assert "zvaai pool" not in remedies
+    for command in (f"clear tank {first}", "online tank", f"replace tank {first} NEW_DISK", "scrub tank", "status -v tank"):
+        assert f"zpool {command}" in remedies
 
 
 def test_damaged_data_says_how_to_find_and_restore_it(appliance: Appliance) -> None:
