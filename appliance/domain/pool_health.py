@@ -61,12 +61,16 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
         path = device.path or device.was or device.name
         name, key = f"{path} of pool {pool.name}", f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
-            severity = "critical" if device.health in _LOST else "warning"
+            auxiliary = device.role in (Role.CACHE, Role.SPARE)
+            severity = "critical" if device.health in _LOST and not auxiliary else "warning"
             action = "clear" if device.health in (Health.FAULTED, Health.DEGRADED) else "online"  # `zpool online` changes neither
             remedy = (
                 f"Reconnect the disk and run: {_of_device(pool, path, action)}. "
                 f"Or replace it: {tool} replace {named} {path} NEW_DISK"
             )
+            if auxiliary:  # OpenZFS replaces none
+                add = "add" if pool.of_the_system else "extend"
+                remedy = f"Remove it: {tool} remove {named} {path}. Then add another: {tool} {add} {named} {device.role} NEW_DISK"
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
         if device.read_errors or device.write_errors or device.checksum_errors:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"

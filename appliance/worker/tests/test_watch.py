@@ -15,7 +15,7 @@ from appliance.domain import disks, pool_health
 from appliance.domain.errors import InvalidError
 from appliance.worker import watch
 from appliance.zfs.errors import Timeout
-from appliance.zfs.model import DiskHealth, Health, Scan, ScanState
+from appliance.zfs.model import DiskHealth, Health, Role, Scan, ScanState, Vdev
 
 WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pending=0)
 
@@ -193,6 +193,18 @@ def test_remedies_for_a_pool_of_the_system_are_not_refused(appliance: Appliance,
     assert "zvaai pool" not in remedies
     for command in (f"clear tank {first}", "online tank", f"replace tank {first} NEW_DISK", "scrub tank", "status -v tank"):
         assert f"zpool {command}" in remedies
+
+
+def test_a_dead_cache_or_spare_is_removed_as_openzfs_replaces_none(shared: Appliance) -> None:
+    pool = shared.simulator.pool("tank")
+    for role in (Role.CACHE, Role.SPARE):
+        dead = Vdev(name="/dev/sdx", kind="disk", guid=5, health=Health.UNAVAILABLE, role=role, path="/dev/sdx")
+        for of_the_system, tool, add in ((False, "zvaai pool", "extend"), (True, "zpool", "add")):
+            (finding,) = pool_health.findings([replace(pool, vdevs=(*pool.vdevs, dead), of_the_system=of_the_system)], 3.0)
+            assert finding.severity == "warning", "no data is lost"
+            assert finding.remedy == (
+                f"Remove it: {tool} remove tank /dev/sdx. Then add another: {tool} {add} tank {role} NEW_DISK"
+            )
 
 
 def test_damaged_data_says_how_to_find_and_restore_it(appliance: Appliance) -> None:
