@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS, portals."""
+"""Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS,
+portals, a clock that is not synchronized."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -14,7 +15,7 @@ from appliance.updates import without_openzfs
 from appliance.zfs.names import zvol_link
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
-PORTALS = "portals"
+PORTALS, CLOCK = "portals", "clock"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -80,6 +81,14 @@ def of_system_disk(folder: Path, free: int) -> list[Finding]:
 def of_kernel(kernel: str) -> list[Finding]:
     """`kernel` of the next boot lacks OpenZFS; "" is none."""
     return [Finding(f"{KERNEL}:next", "critical", "appliance", *without_openzfs(kernel))] if kernel else []
+
+
+def of_clock(synchronized: bool) -> list[Finding]:
+    if synchronized:
+        return []
+    text = "The clock of this server is not synchronized: schedules, protection of snapshots and one-time codes depend on it"
+    remedy = "Check the NTP servers: timedatectl status; chronyc sources. If no program sets the clock: apt install chrony"
+    return [Finding(f"{CLOCK}:ntp", "warning", "appliance", text, remedy)]
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

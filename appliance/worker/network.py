@@ -84,7 +84,7 @@ class _Link(msgspec.Struct):
 def read(bus: str) -> Network:
     """Now; `bus` is the address of the message bus. Raises UnavailableError."""
     servers, search = _resolver()
-    return Network(socket.gethostname(), servers, search, _clock(bus), interfaces())
+    return Network(socket.gethostname(), servers, search, clock(bus), interfaces())
 
 
 def interfaces() -> list[InterfaceResponse]:
@@ -135,7 +135,7 @@ def _resolver() -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _clock(bus: str) -> ClockResponse:
+def clock(bus: str) -> ClockResponse:
     """Clock state from systemd-timedated, which knows any daemon that sets the kernel's clock."""
     place = DBusAddress("/org/freedesktop/timedate1", bus_name=_TIME, interface="org.freedesktop.DBus.Properties")
     message = new_method_call(place, "GetAll", "s", (_TIME,))

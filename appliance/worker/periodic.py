@@ -20,7 +20,7 @@ from appliance.domain.certificate import describe
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, UnavailableError
 from appliance.domain.journal import note
 from appliance.domain.pool_health import unlisted
-from appliance.worker import pool_operations, portals
+from appliance.worker import network, pool_operations, portals
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
@@ -29,6 +29,8 @@ RETRY_SECONDS = 900
 """Pause before retention tries a snapshot again that it could not destroy: `zfs send` can read one for hours."""
 NETWORK_S = 120.0
 """So long after the boot an address or link can still be on its way."""
+CLOCK_S = 900.0
+"""So long after the boot the clock can still be unsynchronized. The clock is read as often: systemd starts a service for that."""
 _log = logging.getLogger(__name__)
 
 
@@ -38,6 +40,9 @@ class Periodic:
     def __init__(self, context: Context, executor: Executor, newest: Callable[[], float]) -> None:
         self._context, self._executor, self._newest = context, executor, newest
         self.now: Callable[[], float] = time.time
+        self._clock_read = 0.0
+        """Seconds since the boot."""
+        self._synchronized: bool | None = None
         self._tried: dict[str, float] = {}
         """Snapshots that retention tried to destroy within RETRY_SECONDS, and when."""
 
@@ -77,10 +82,19 @@ class Periodic:
                     note(session, hazards.renewed(certificate))
         if time.monotonic() > NETWORK_S:
             self._portals()
+        self._clock(time.monotonic())
         stores = self._context.datastores(self._newest())
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]
         self._context.alerts.update(hazards.QUEUE, hazards.of_queues(stores, {lun.lun.uuid for lun in luns if lun.write_through}))
+
+    def _clock(self, now: float) -> None:
+        """`now`: seconds since the boot."""
+        if now - self._clock_read > CLOCK_S:
+            self._clock_read = now
+            self._synchronized = network.clock(self._context.configuration.nfs.bus).synchronized
+        if self._synchronized is not None:
+            self._context.alerts.update(hazards.CLOCK, hazards.of_clock(self._synchronized))
 
     def _portals(self) -> None:
         with contextlib.suppress(DomainError), as_domain_errors():  # a target that does not answer has a separate alert

@@ -17,6 +17,8 @@ from appliance.dataplane.target import Portal
 from appliance.domain import disks, hazards
 from appliance.domain.addresses import Address
 from appliance.domain.certificate import Certificate, describe
+from appliance.worker import periodic
+from appliance.worker.network import ClockResponse
 from appliance.zfs.model import DiskHealth
 
 
@@ -65,6 +67,25 @@ def test_a_portal_that_hosts_do_not_reach_is_an_alert(appliance: Appliance, monk
     assert "192.0.2.2:3261: the port is in use" in failed["text"]
     appliance.target.listening = [Portal("0.0.0.0:3260")]
     assert alerts(appliance, hazards.PORTALS) == []
+
+
+def test_a_clock_that_is_not_synchronized_is_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[bool | None] = [False]
+    monkeypatch.setattr("appliance.worker.network.clock", lambda _bus: ClockResponse(known[0], None))
+    appliance.service.scheduler.stop()  # it has its own time
+    appliance.service.scheduler.join()
+    begin = appliance.service.periodic._clock_read
+
+    def at(seconds: float) -> list[str]:
+        appliance.service.periodic._clock(begin + seconds)
+        return [alert["severity"] for alert in appliance.get("/alerts")["items"] if alert["key"] == "clock:ntp"]
+
+    assert at(periodic.CLOCK_S - 1) == [], "it may still become synchronized"
+    assert at(periodic.CLOCK_S + 1) == ["warning"]
+    known[0] = None
+    assert at(periodic.CLOCK_S * 2 + 2) == ["warning"], "nobody knows better"
+    known[0] = True
+    assert at(periodic.CLOCK_S * 2 + 60) == ["warning"] and at(periodic.CLOCK_S * 3 + 3) == []
 
 
 @pytest.mark.parametrize(("free", "severity"), [(2 << 30, None), (512 << 20, "warning"), (1 << 20, "critical")])
