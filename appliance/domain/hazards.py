@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS,
-portals, a clock that is not synchronized."""
+portals, a clock that is not synchronized, ZED."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from appliance.updates import without_openzfs
 from appliance.zfs.names import zvol_link
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
-PORTALS, CLOCK = "portals", "clock"
+PORTALS, CLOCK, ZED = "portals", "clock", "zed"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -89,6 +89,14 @@ def of_clock(synchronized: bool) -> list[Finding]:
     text = "The clock of this server is not synchronized: schedules, protection of snapshots and one-time codes depend on it"
     remedy = "Check the NTP servers: timedatectl status; chronyc sources. If no program sets the clock: apt install chrony"
     return [Finding(f"{CLOCK}:ntp", "warning", "appliance", text, remedy)]
+
+
+def of_zed(state: str | None) -> list[Finding]:
+    """`state` of its unit, as systemd's ActiveState."""
+    if state not in ("inactive", "failed"):
+        return []
+    text = "ZED does not run: hot spares replace no failed disk, and alerts of pools come up to a minute late"
+    return [Finding(f"{ZED}:stopped", "warning", "appliance", text, "systemctl enable --now zfs-zed; journalctl -u zfs-zed")]
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:

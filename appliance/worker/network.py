@@ -5,7 +5,7 @@ import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from jeepney import DBusAddress, new_method_call
@@ -137,12 +137,17 @@ def _resolver() -> tuple[list[str], list[str]]:
 
 def clock(bus: str) -> ClockResponse:
     """Clock state from systemd-timedated, which knows any daemon that sets the kernel's clock."""
-    place = DBusAddress("/org/freedesktop/timedate1", bus_name=_TIME, interface="org.freedesktop.DBus.Properties")
-    message = new_method_call(place, "GetAll", "s", (_TIME,))
+    values = properties(bus, _TIME, "/org/freedesktop/timedate1", _TIME)
+    return ClockResponse(values.get("NTPSynchronized"), values.get("Timezone"))
+
+
+def properties(bus: str, name: str, path: str, interface: str) -> dict[str, Any]:
+    """Properties of an object on the message bus; empty without an answer."""
+    place = DBusAddress(path, bus_name=name, interface="org.freedesktop.DBus.Properties")
+    message = new_method_call(place, "GetAll", "s", (interface,))
     try:
         with open_dbus_connection(bus=bus) as connection:
-            (properties,) = unwrap_msg(connection.send_and_get_reply(message, timeout=_TIMEOUT_S))
+            (answer,) = unwrap_msg(connection.send_and_get_reply(message, timeout=_TIMEOUT_S))
     except (OSError, KeyError, DBusErrorResponse):
-        return ClockResponse(None, None)
-    values = {name: value for name, (_signature, value) in properties.items()}
-    return ClockResponse(values.get("NTPSynchronized"), values.get("Timezone"))
+        return {}
+    return {key: value for key, (_signature, value) in answer.items()}

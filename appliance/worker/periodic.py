@@ -31,6 +31,7 @@ NETWORK_S = 120.0
 """So long after the boot an address or link can still be on its way."""
 CLOCK_S = 900.0
 """So long after the boot the clock can still be unsynchronized. The clock is read as often: systemd starts a service for that."""
+_ZED = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1/unit/zfs_2dzed_2eservice", "org.freedesktop.systemd1.Unit")
 _log = logging.getLogger(__name__)
 
 
@@ -83,6 +84,9 @@ class Periodic:
         if time.monotonic() > NETWORK_S:
             self._portals()
         self._clock(time.monotonic())
+        unit = network.properties(self._context.configuration.nfs.bus, *_ZED)
+        if unit:
+            self._context.alerts.update(hazards.ZED, hazards.of_zed(unit.get("ActiveState")))
         stores = self._context.datastores(self._newest())
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]

@@ -88,6 +88,17 @@ def test_a_clock_that_is_not_synchronized_is_an_alert(appliance: Appliance, monk
     assert at(periodic.CLOCK_S * 2 + 60) == ["warning"] and at(periodic.CLOCK_S * 3 + 3) == []
 
 
+def test_a_zed_that_does_not_run_is_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    for unit, severities in (
+        ({}, []),
+        ({"ActiveState": "failed"}, ["warning"]),
+        ({}, ["warning"]),
+        ({"ActiveState": "active"}, []),
+    ):
+        monkeypatch.setattr("appliance.worker.network.properties", lambda *_, unit=unit: unit)
+        assert [alert["severity"] for alert in alerts(appliance, hazards.ZED)] == severities
+
+
 @pytest.mark.parametrize(("free", "severity"), [(2 << 30, None), (512 << 20, "warning"), (1 << 20, "critical")])
 def test_a_full_system_disk_is_an_alert_while_one_can_be_sent(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, free: int, severity: str | None
