@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 
 EFFECTS = {
@@ -84,10 +85,13 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
     )  # fmt: skip
 
 
-def unprepared_kernel(now: float) -> str:
+def unprepared_kernel(now: float = inf) -> str:
     """The kernel of the next boot if it lacks OpenZFS; "" if it is newer than an hour, as DKMS can still be building."""
     kernel = lacks_openzfs(_next_kernel(), _DKMS)
-    return kernel if kernel and (_BOOT / f"vmlinuz-{kernel}").stat().st_ctime < now - 3600 else ""
+    try:
+        return kernel if kernel and (_BOOT / f"vmlinuz-{kernel}").stat().st_ctime < now - 3600 else ""
+    except FileNotFoundError:  # apt removes the kernel at this moment
+        return ""
 
 
 def without_openzfs(kernel: str) -> tuple[str, str]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Updates of the server, its reboot and its shutdown."""
 
-import math
-
 from sqlalchemy import select
 
 from appliance import updates
@@ -39,7 +37,7 @@ def read_updates(call: Call) -> UpdatesResponse:
 def read_power(call: Call) -> PowerResponse:
     """Hosts, NFS clients, users of the console and jobs that a reboot interrupts, and whether the next kernel has OpenZFS."""
     used = power.users(call.context)
-    kernel = updates.unprepared_kernel(math.inf)
+    kernel = updates.unprepared_kernel()
     warning = ". Run: ".join(updates.without_openzfs(kernel)) if kernel else ""
     with call.context.store.reading() as session:
         running = session.scalars(select(Job).where(Job.state.in_(jobs.ACTIVE)).order_by(Job.sequence))

@@ -69,8 +69,7 @@ class Periodic:
         self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         folder = self._context.configuration.state_directory
         self._context.alerts.update(hazards.SYSTEM_DISK, hazards.of_system_disk(folder, shutil.disk_usage(folder).free))
-        with contextlib.suppress(OSError):  # apt removes the kernel at this moment
-            self._context.alerts.update(hazards.KERNEL, hazards.of_kernel(updates.unprepared_kernel(self.now())))
+        self._context.alerts.update(hazards.KERNEL, hazards.of_kernel(updates.unprepared_kernel(self.now())))
         with self._context.store.reading() as session:
             owners = {user.id: user.name for user in session.scalars(select(User))}
             tokens = hazards.of_tokens(session.scalars(select(Token)), owners, self.now())

@@ -25,6 +25,8 @@ _SMALL = 84
 _FIRST_S, _TIMEOUT_S = 1.0, 0.3
 _TRIES = 2
 _AT_ONCE = 8
+_ANSWERS = 16
+"""Read for one packet: late answers to others come too."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,9 @@ class _Echo:
         until = time.monotonic() + seconds
         with contextlib.suppress(TimeoutError, OSError):  # too long for the interface or a router
             self._socket.send(header + bytes(size - self._headers))
-            over = False
-            while not over:
-                over = (left := until - time.monotonic()) <= 0
-                self._socket.settimeout(max(left, 0))  # 0 after a pause of this process: the answer may have arrived
+            for _ in range(_ANSWERS):
+                # 0 after a pause of this process: the answer can be among those that have arrived. Without more of them: OSError.
+                self._socket.settimeout(max(until - time.monotonic(), 0))
                 answer = self._socket.recv(1 << 16)
                 kind, _, _, _, sequence = _HEADER.unpack_from(answer)
                 if (kind, sequence) == (self._reply, self._sequence):

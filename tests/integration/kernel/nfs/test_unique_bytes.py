@@ -25,7 +25,7 @@ from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, running_ga
 from support.libnfs import Client, mounted
 from support.onc_rpc import Nfs3, mount
 from support.procedure22 import COMPLETE, Procedure22
-from support.programs import run, wait_for
+from support.programs import run
 from support.short_pool import ShortPool
 from support.volume_tool import discard
 
@@ -63,8 +63,9 @@ class Stores:
 
     def counted(self, file: tuple[int, str]) -> FileStatistics:
         """The figures of a file, once its blocks are counted."""
-        wait_for(lambda: self.control.statistics(*file).unique_exact, "the blocks are counted")
-        return self.control.statistics(*file)
+        while not (statistics := self.control.statistics(*file)).unique_exact:
+            pass
+        return statistics
 
     def compare(self) -> dict[tuple[int, str], int]:
         """Compares each file with the references of all files (no zvol shares with those); returns unique bytes."""

@@ -111,6 +111,9 @@ pub async fn clear_reservations(
     // It runs to its end, also after the time limit: until then nothing else may read or replace the file.
     let clearing = tokio::task::spawn_local(async move {
         let cleared = device.device().clear_reservations(number).await;
+        if let Err(error) = &cleared {
+            tracing::warn!(number, %error, "the reservations of a LUN were not cleared");
+        }
         drop(held);
         cleared
     });
