@@ -146,6 +146,9 @@ def take(
     active = jobs.active(session)
     if active and not is_active(session):
         raise ConflictError("jobs are running; try again when they have ended", [job.id for job in active])
+    row, header = installation(session), chosen.header
+    # Before the copy's rows are counted.
+    is_behind = row.id != header.installation or row.generation < header.generation
     # The key that sealed its secrets may be lost.
     before, sees = configuration.collect(session, seal, whole=False), _access(session, using or Using())
     configuration.replace(session, seal, opened.content, caller)
@@ -153,12 +156,11 @@ def take(
     lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]
     if lost:
         raise ConflictError("hosts use datastores that they would lose", lost, can_force=True)
-    row, header = installation(session), chosen.header
     if row.id != header.installation:
         session.execute(delete(PublishedCopy))
         # Pools that are imported later can have newer copies: this database's own count must not make them look old.
         session.execute(update(Installation).values(generation=header.generation))
-    if row.id != header.installation or row.generation < header.generation:
+    if is_behind:
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
     end_recovery(session, copies, snapshots, at_work)

@@ -383,6 +383,7 @@ def test_an_older_database_whose_key_is_lost(sealed: Sealed, tmp_path: Path, mon
     with appliance.store.reading() as session:
         content = configuration.collect(session, appliance.service.context.seal)
     assert chap["secret"] in str(content["hosts"]) and mutual["secret"] in str(content["settings"])
+    sealed.copied()
 
 
 def test_a_new_database_can_be_right(sealed: Sealed) -> None:
