@@ -41,7 +41,7 @@ class Installation(Base):
     recovery_reason: Mapped[str | None]
     """Why the appliance is in recovery mode; null if it is not."""
     decided_generation: Mapped[int] = mapped_column(default=0)
-    """Generation at which an admin last ended recovery mode: copies up to it are older."""
+    """Highest generation on the pools when an admin decided: copies up to it are older. At least 1 after a decision."""
 
 
 class PublishedCopy(Base):

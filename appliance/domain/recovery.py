@@ -156,12 +156,12 @@ def take(
     lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]
     if lost:
         raise ConflictError("hosts use datastores that they would lose", lost, can_force=True)
-    if row.id != header.installation:
-        session.execute(delete(PublishedCopy))
-        # Pools that are imported later can have newer copies: this database's own count must not make them look old.
-        session.execute(update(Installation).values(generation=header.generation))
     if is_behind:
+        session.execute(delete(PublishedCopy))
+        # The copy's own generation, without this database's count: a pool that is imported later can have the next one.
+        session.execute(update(Installation).values(generation=header.generation, decided_generation=0))
         row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
+        published(session, chosen)
     session.flush()
     end_recovery(session, copies, snapshots, at_work)
     return configuration.differences(before, configuration.collect(session, seal))
@@ -193,15 +193,17 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
 def end_recovery(
     session: Session, copies: Iterable[PoolCopy], snapshots: Iterable[Snapshot], at_work: Callable[[str], bool]
 ) -> None:
-    """This database is right: its next copy is higher than all that pools have of it. Its schedules destroy none of `snapshots`
-    at once. Its jobs fail, unless this worker has begun them.
+    """This database is right: its next copy is higher than all that pools have of it. Copies on pools that appear later and are
+    higher than these need another decision. Its schedules destroy none of `snapshots` at once. Its jobs fail, unless this worker
+    has begun them.
     """
     schedules.update_paused(session, snapshots)
     row = installation(session)
     session.flush()
     session.refresh(row)  # triggers have counted
     highest = max((copy.copy.header.generation for copy in copies if copy.copy.header.installation == row.id), default=0)
-    row.generation = row.decided_generation = max(row.generation, highest) + 1
+    row.generation = max(row.generation, highest) + 1
+    row.decided_generation = max(row.decided_generation, highest, 1)  # 0: no admin has decided (is_new)
     row.recovery_reason = None
     for job in jobs.active(session):  # of a time that the pools have left
         if not at_work(job.id):

@@ -311,11 +311,22 @@ def test_the_first_configuration_of_a_replacement_is_not_taken_without_its_key(s
     assert sealed.hosts() == {"host of cluster"}
 
 
-def test_a_later_copy_is_found_after_an_older_backup_was_taken(sealed: Sealed) -> None:
-    """By a replacement whose database has counted more changes, before the pool with the copy is imported."""
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_later_copy_is_found_after_an_older_backup_was_taken(
+    sealed: Sealed, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    """By a replacement whose database has counted more changes, before the pool with the copy is imported. The copy is later by
+    one row; the replacement may have to pause a schedule.
+    """
     appliance = sealed.appliance
-    backup = appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).text
-    sealed.change("second")
+    monkeypatch.setattr(appliance.service.periodic, "schedules", lambda: None)
+    body = {"name": "daily", "datastores": [sealed.store], "every_minutes": 1440, "keep": 1}
+    schedule = f"/schedules/{(appliance.request('POST', '/schedules', body).json or {})['id']}"
+    backup, before = appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).text, sealed.generation
+    assert appliance.request("PATCH", schedule, {"keep": 20}).status_code == 200 and sealed.generation == before + 1
+    for name in ("daily_2026-01-01_000000Z", "daily_2026-01-02_000000Z") if paused else ():
+        monkeypatch.setattr("appliance.domain.schedules.snapshot_name", lambda *_, name=name: name)
+        appliance.job("POST", f"{schedule}/run")
     sealed.copied()
     shutil.rmtree(sealed.copies / "tank")
     appliance.simulator.export_pool("rust")
@@ -328,8 +339,36 @@ def test_a_later_copy_is_found_after_an_older_backup_was_taken(sealed: Sealed) -
 
     sealed.restart(another_server)
     sealed.recover(file=backup)
+    served = sealed.served()
+    assert appliance.get(schedule)["keep"] == 1 and appliance.get(schedule)["enabled"] != paused
+    sealed.copied("tank")
+    appliance.simulator.import_pool("rust")
+    assert sealed.reconcile() == 409
+    sealed.check_needs_decision(served)
+
+
+def test_a_later_copy_is_found_after_an_older_database_was_kept(sealed: Sealed) -> None:
+    """By a database that has counted more changes, before the pool with the copy is imported."""
+    appliance = sealed.appliance
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    shutil.copytree(sealed.copies / "tank", sealed.copies / "second")
+    sealed.change("third")
+    sealed.copied()
+    shutil.rmtree(sealed.copies / "tank")
+    (sealed.copies / "second").rename(sealed.copies / "tank")
+    appliance.simulator.export_pool("rust")
+
+    def older() -> None:
+        copied(sealed.older, appliance.configuration.database)
+        with appliance.store.session() as session:
+            session.execute(update(Installation).values(generation=1000))
+
+    sealed.restart(older)
+    sealed.recover(keep=True)
+    sealed.copied("tank")
     before = sealed.served()
-    assert "second" not in sealed.hosts()
     appliance.simulator.import_pool("rust")
     assert sealed.reconcile() == 409
     sealed.check_needs_decision(before)
