@@ -31,6 +31,7 @@ from appliance.zfs.model import Snapshot
 
 AREA = "recovery"
 _HISTORY = 1000
+"""Recorded copies. Generations would not do: a single change can count thousands."""
 _REMEDY = "list the copies on the pools (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
 _NOT_BEGUN = "the job was from before the recovery, and was not begun again. Submit it again if it is still needed"
 _ACTIVE = "the appliance is in recovery mode: nothing is changed until an admin decides (zvaai recover)"
@@ -112,7 +113,8 @@ def check_inactive(session: Session) -> None:
 def published(session: Session, copy: Copy) -> None:
     """Records a copy, before it is written to any pool."""
     session.merge(PublishedCopy(generation=copy.header.generation, hash=copy.header.hash))
-    session.execute(delete(PublishedCopy).where(PublishedCopy.generation <= copy.header.generation - _HISTORY))
+    old = select(PublishedCopy.generation).order_by(PublishedCopy.generation.desc()).offset(_HISTORY)
+    session.execute(delete(PublishedCopy).where(PublishedCopy.generation.in_(old)))
 
 
 @dataclass(frozen=True)

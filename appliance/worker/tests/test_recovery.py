@@ -19,9 +19,9 @@ from typing import Any, cast
 import pytest
 from simulators.appliance import PASSWORD, Appliance
 from simulators.copies import FolderCopies
-from sqlalchemy import update
+from sqlalchemy import select, update
 
-from appliance.database.models import Installation
+from appliance.database.models import Installation, PublishedCopy
 from appliance.database.store import Store
 from appliance.dataplane.target import ServedTarget, TargetUnreachableError
 from appliance.domain import access, configuration, hosts, recovery, sealed_copy
@@ -348,7 +348,7 @@ def test_a_later_copy_is_found_after_an_older_backup_was_taken(
 
 
 def test_a_later_copy_is_found_after_an_older_database_was_kept(sealed: Sealed) -> None:
-    """By a database that has counted more changes, before the pool with the copy is imported."""
+    """By a database that has counted far more changes, before the pool with the copy is imported."""
     appliance = sealed.appliance
     sealed.save()
     sealed.change("second")
@@ -363,7 +363,7 @@ def test_a_later_copy_is_found_after_an_older_database_was_kept(sealed: Sealed) 
     def older() -> None:
         copied(sealed.older, appliance.configuration.database)
         with appliance.store.session() as session:
-            session.execute(update(Installation).values(generation=1000))
+            session.execute(update(Installation).values(generation=5000))
 
     sealed.restart(older)
     sealed.recover(keep=True)
@@ -682,6 +682,15 @@ def test_a_damaged_copy_is_none(sealed: Sealed) -> None:
                 sealed_copy.open_copy(parsed, sealed.appliance.service.context.seal, None)
     opened = sealed_copy.open_copy(copy, Seal(Path("/nowhere")), sealed.recovery_key.lower())
     assert "argon2id" in str(opened.content["users"]) and "argon2id" not in text
+
+
+def test_the_newest_copies_are_recorded(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_HISTORY", 2)
+    sealed.change("second")
+    sealed.copied()
+    with sealed.appliance.store.reading() as session:
+        recorded = session.scalars(select(PublishedCopy.generation)).all()
+    assert len(recorded) == 2 and max(recorded) == sealed.generation
 
 
 def test_a_viewer_can_not_decide(sealed: Sealed) -> None:
