@@ -51,7 +51,10 @@ def recover(
         bool, typer.Option("--recovery-key", help="Ask for the recovery key, or read it from standard input.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a copy would change.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if hosts lose datastores that they use, or the copy is of another installation."),
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Show the copies of the configuration on pools, or take the configuration of a pool or of a file.

@@ -288,7 +288,7 @@ class Recovery:
         with context.reconciling.lock:
             with context.store.reading() as session:
                 copies = self.pool_copies(session)
-            chosen = self._chosen(copies, pool, recovery_key) if pool is not None else sealed_copy.parse(file or "")
+            chosen = self._chosen(copies, pool, recovery_key, force=force) if pool is not None else sealed_copy.parse(file or "")
             if chosen is None:
                 raise InvalidError("file", "not a copy of a configuration of this version", "the unchanged file")
             opened = sealed_copy.open_copy(chosen, context.seal, recovery_key)
@@ -319,7 +319,7 @@ class Recovery:
             for state in self._pools.values():
                 state.written, state.compared = None, state.copies is not None
 
-    def _chosen(self, copies: list[PoolCopy], pool: str, recovery_key: str | None) -> sealed_copy.Copy:
+    def _chosen(self, copies: list[PoolCopy], pool: str, recovery_key: str | None, *, force: bool) -> sealed_copy.Copy:
         of_pool = [copy for copy in copies if copy.pool == pool]
         if not of_pool:
             raise NotFoundError("copy of the configuration on pool", pool)
@@ -327,7 +327,9 @@ class Recovery:
         if not unknown:
             raise InvalidError("from_pool", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
         # A replacement has left its first, empty configuration, which its own key opens.
-        if recovery_key is None and not self.active and any(copy.this_installation for copy in of_pool):
-            why = f"the copy on pool {pool} that is not this database's own is of another installation"
-            raise InvalidError("recovery_key", why, "the recovery key of that installation (zvaai recover: add --recovery-key)")
+        unsure = recovery_key is None and not force and not self.active
+        if unsure and any(copy.this_installation for copy in of_pool):
+            why = f"the copy on pool {pool} that is not this database's own is of another installation. To take it, add its "
+            why += "--recovery-key. Without that key use --force, which also takes away datastores that hosts use"
+            raise ConflictError(why, can_force=True)
         return max(unknown, key=lambda copy: (copy.this_installation, copy.copy.header.written_at)).copy

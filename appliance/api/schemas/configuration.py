@@ -77,7 +77,7 @@ class RecoverUpdate(Model):
     dry_run: bool = False
     """Only returns what would change."""
     force: bool = False
-    """Also where hosts lose datastores that they use."""
+    """Also where hosts lose datastores that they use, and a copy of another installation next to the database's own."""
 
 
 class RecoverResponse(RecoveryResponse):

@@ -300,15 +300,42 @@ def test_a_replacement_has_the_name_that_hosts_know(sealed: Sealed) -> None:
 def test_the_first_configuration_of_a_replacement_is_not_taken_without_its_key(sealed: Sealed) -> None:
     """It stays on the pools, and its own key opens it."""
     appliance = sealed.appliance
-    appliance.target.delete_target(sealed.served().name)
-    sealed.restart(lambda: replaced_by_a_new_one(appliance))
+    name = sealed.served().name
+
+    def another_server() -> None:
+        replaced_by_a_new_one(appliance)
+        appliance.target.delete_target(name)  # the worker is stopped, and does not serve it again
+
+    sealed.restart(another_server)
     assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
     sealed.copied()
     sealed.recover(from_pool="tank", recovery_key=sealed.recovery_key)
     sealed.copied()
     again = appliance.request("POST", "/recovery", {"from_pool": "tank"})
-    assert again.status_code == 422 and "of another installation" in again.text
+    assert again.status_code == 409 and again.json and again.json["can_force"] and "of another installation" in again.text
     assert sealed.hosts() == {"host of cluster"}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_lost_database_can_be_replaced_late_by_a_copy_whose_recovery_key_is_lost(sealed: Sealed, keep: bool) -> None:
+    """Recovery mode was not needed, or ended by mistake. The pool has a copy of the new database too."""
+    before, appliance = sealed.served(), sealed.appliance
+
+    def lose() -> None:
+        replaced_by_a_new_one(appliance)
+        if not keep:
+            appliance.target.delete_target(before.name)
+
+    sealed.restart(lose)
+    if keep:
+        sealed.recover(keep=True)
+    assert not sealed.status()["active"] and appliance.request("POST", "/configuration/recovery-key").status_code == 200
+    sealed.copied()
+    refused = appliance.request("POST", "/recovery", {"from_pool": "tank"})
+    assert refused.status_code == 409 and refused.json and refused.json["can_force"] and sealed.hosts() == set()
+    sealed.recover(from_pool="tank", force=True)
+    assert sealed.served() == before and sealed.hosts() == {"host of cluster"}
+    sealed.copied()
 
 
 @pytest.mark.parametrize("paused", [False, True])
