@@ -77,7 +77,7 @@ def recover(
             "force": force,
         }
         if keep:
-            confirm("Serve hosts by this database? Datastores that it does not show them are taken away.", yes)
+            confirm("Keep this database? Hosts lose each datastore that this database does not assign to them.", yes)
         elif not dry_run:
             if not yes and not run.output.as_json:
                 _print_changes(run.client.call("POST", "/recovery", {**body, "dry_run": True}))

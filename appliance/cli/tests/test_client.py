@@ -106,7 +106,7 @@ def test_a_dry_run_needs_a_copy(zvaai: Command) -> None:
 
 def test_keeping_the_database_needs_a_confirmation(zvaai: Command) -> None:
     code, printed = zvaai.run("recover", "--keep")
-    assert code == 2 and "are taken away" in printed and "--yes" in printed
+    assert code == 2 and "Hosts lose each datastore" in printed and "--yes" in printed
     assert "not in recovery mode" in zvaai.run("recover", "--keep", "--yes")[1], "the service decides"
 
 
