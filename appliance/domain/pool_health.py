@@ -19,7 +19,8 @@ _LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
 UNSEEN = frozenset((Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED))
 """The datasets of such a pool cannot be listed."""
 LOST = (
-    "Repair the pool. If its disks are lost or elsewhere, shut down the VMs of all pools and reboot the server: afterwards the pool is away"
+    "Repair the pool. If its disks are lost or elsewhere, shut down the VMs of all pools and reboot the server: "
+    "afterwards the pool is away"
 )
 """Remedy for such a pool: OpenZFS cannot export it while it waits for its devices."""
 FINE = (Health.ONLINE, Health.AVAILABLE, Health.IN_USE)
