@@ -143,6 +143,16 @@ export async function checkAccessible(page, where, rules = RULES) {
   assert.deepEqual(faults, [], where);
 }
 
+/** Fails with column headers that are cut off or run into the next one. */
+async function checkHeaders(page, where) {
+  const cut = await page.evaluate(() =>
+    [...document.querySelectorAll("thead th, thead th *")]
+      .filter(({ clientWidth, scrollWidth }) => clientWidth > 1 && scrollWidth > clientWidth + 1)
+      .map(({ textContent }) => textContent),
+  );
+  assert.deepEqual(cut, [], `${where}: headers`);
+}
+
 /** Screens whose colours were checked in the dark theme. */
 const darkened = new Set();
 
@@ -176,6 +186,7 @@ export async function inspect(page, name) {
       mkdirSync(PICTURES, { recursive: true });
       await page.screenshot({ path: join(PICTURES, `${name}-${scheme}.png`), animations: "disabled" });
     }
+    await checkHeaders(page, `${name}, ${scheme}`);
     await checkAccessible(page, `${name}, ${scheme}`, scheme === "light" ? RULES : COLOUR_RULES);
   }
   if (schemes.length > 1) await page.emulateMedia({ colorScheme: "light" });

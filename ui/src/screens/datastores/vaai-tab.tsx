@@ -169,7 +169,7 @@ function NasOperations({ counters }: { readonly counters: ExportCounters }) {
           <Th width={60}>{columns.operation}</Th>
           <Th>{columns.requests}</Th>
           <Th>{columns.failed}</Th>
-          <Th modifier="wrap">{columns.refused}</Th>
+          <Th>{columns.refused}</Th>
         </Tr>
       </Thead>
       <Tbody>

@@ -33,7 +33,7 @@ function DiskTable({ disks }: { readonly disks: readonly Disk[] }) {
           <Th screenReaderText={columns.details} />
           <Th width={30}>{columns.path}</Th>
           <Th>{columns.model}</Th>
-          <Th modifier="wrap">{columns.serial}</Th>
+          <Th>{columns.serial}</Th>
           <Th>{columns.kind}</Th>
           <Th>{columns.size}</Th>
           <Th>{columns.usedBy}</Th>

@@ -91,8 +91,8 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
           <Th width={20}>{columns.used}</Th>
           <Th>{columns.usable}</Th>
           <Th>{columns.available}</Th>
-          <Th modifier="wrap">{columns.errors}</Th>
-          <Th modifier="wrap">{columns.scan}</Th>
+          <Th>{columns.errors}</Th>
+          <Th>{columns.scan}</Th>
           <Th>{columns.encryption}</Th>
         </Tr>
       </Thead>

@@ -32,9 +32,9 @@ export function VdevTree({ pool, onBegin }: Props) {
             <Th width={40}>{columns.name}</Th>
             <Th>{columns.health}</Th>
             <Th>{columns.size}</Th>
-            <Th modifier="wrap">{columns.read}</Th>
-            <Th modifier="wrap">{columns.write}</Th>
-            <Th modifier="wrap">{columns.checksum}</Th>
+            <Th>{columns.read}</Th>
+            <Th>{columns.write}</Th>
+            <Th>{columns.checksum}</Th>
             <Th screenReaderText={columns.actions} />
           </Tr>
         </Thead>

@@ -75,8 +75,8 @@ function ScheduleTable({ schedules, stores, onChoose }: TableProps) {
           <Th width={20}>{columns.datastores}</Th>
           <Th>{columns.state}</Th>
           <Th>{columns.every}</Th>
-          <Th modifier="wrap">{columns.keep}</Th>
-          <Th modifier="wrap">{columns.reach}</Th>
+          <Th>{columns.keep}</Th>
+          <Th>{columns.reach}</Th>
           <Th>{columns.last}</Th>
           <Th>{columns.next}</Th>
           <Th screenReaderText={columns.actions} />
