@@ -22,20 +22,28 @@ import { useUnserved } from "./unserved";
 
 const words = text.datastores;
 const ROW_PX = 45;
-const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", "free", "load", null, null];
-const NAMES = [
-  words.columns.name,
-  words.columns.type,
-  words.columns.state,
-  words.columns.pool,
-  words.columns.lun,
-  words.columns.size,
-  words.columns.onDisk,
-  words.columns.free,
-  words.columns.load,
-  words.columns.hosts,
-  words.columns.actions,
+interface TableColumn {
+  readonly name: string;
+  readonly sort?: Column;
+  /** With 1280 px the header has room for its text and arrow. Without a width the column takes what is left. */
+  readonly width?: string;
+}
+
+const { columns } = words;
+const COLUMNS: readonly TableColumn[] = [
+  { name: columns.name, sort: "name" },
+  { name: columns.type, width: "10%" },
+  { name: columns.state, width: "8%" },
+  { name: columns.pool, sort: "pool", width: "8.5%" },
+  { name: columns.lun, sort: "lun", width: "8.5%" },
+  { name: columns.size, sort: "size", width: "8.5%" },
+  { name: columns.onDisk, sort: "used", width: "10%" },
+  { name: columns.free, sort: "free", width: "8.5%" },
+  { name: columns.load, sort: "load", width: "9%" },
+  { name: columns.hosts, width: "7.5%" },
+  { name: columns.actions, width: "5%" },
 ];
+const SELECTION_WIDTH = "3rem";
 
 const BLOCK = 5;
 
@@ -79,6 +87,12 @@ export function DatastoreTable({ stores, groups, loads, onChoose, selected, onSe
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div ref={scrolled} className="zv-scrolled" tabIndex={0} role="region" aria-label={words.list}>
       <Table aria-label={words.list} aria-rowcount={stores.length + 1} variant="compact" isStickyHeader className="zv-datastores">
+        <colgroup>
+          {selected !== null && <col style={{ width: SELECTION_WIDTH }} />}
+          {COLUMNS.map(({ name, width }) => (
+            <col key={name} style={{ width }} />
+          ))}
+        </colgroup>
         <Head
           column={column}
           direction={direction}
@@ -136,26 +150,21 @@ const Head = memo(function Head({ column, direction, onSort, selectable, allSele
             />
           </Th>
         )}
-        {NAMES.map((name, index) => {
-          const sortable = COLUMNS[index];
-          return (
-            <Th
-              key={name}
-              {...(name === words.columns.actions ? { screenReaderText: name } : {})}
-              sort={
-                sortable
-                  ? {
-                      columnIndex: index,
-                      sortBy: { index: COLUMNS.indexOf(column), direction },
-                      onSort: (_event, _index, chosen) => onSort(sortable, chosen),
-                    }
-                  : undefined
+        {COLUMNS.map(({ name, sort }, index) => (
+          <Th
+            key={name}
+            {...(name === columns.actions ? { screenReaderText: name } : {})}
+            sort={
+              sort && {
+                columnIndex: index,
+                sortBy: { index: COLUMNS.findIndex((shown) => shown.sort === column), direction },
+                onSort: (_event, _index, chosen) => onSort(sort, chosen),
               }
-            >
-              {name === words.columns.actions ? null : name}
-            </Th>
-          );
-        })}
+            }
+          >
+            {name === columns.actions ? null : name}
+          </Th>
+        ))}
       </Tr>
     </Thead>
   );
@@ -166,7 +175,7 @@ function Space({ height }: { readonly height: number }) {
   const style: CSSProperties = { height };
   return height > 0 ? (
     <tr aria-hidden="true">
-      <td colSpan={NAMES.length + 1} style={style} />
+      <td colSpan={COLUMNS.length + 1} style={style} />
     </tr>
   ) : null;
 }

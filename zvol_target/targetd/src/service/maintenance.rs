@@ -268,7 +268,7 @@ pub(super) mod tests {
 
     use iscsi::{Portal, Server, ServerOptions};
     use scsi::sam::LocalBoxFuture;
-    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
     use volume::engine::EngineChoice;
     use volume::{Backend, Buffer, Stability, Volume};
 
@@ -317,6 +317,13 @@ pub(super) mod tests {
         fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
             self.volume.flush()
         }
+    }
+
+    pub(in super::super) fn runtime() -> LocalRuntime {
+        Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap()
     }
 
     pub(in super::super) fn set_len(path: &Path, mebibytes: u64) {
@@ -381,11 +388,7 @@ pub(super) mod tests {
     fn a_volume_that_does_not_report_its_size_delays_no_other() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let home = tempfile::tempdir().unwrap();
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             set_len(&home.path().join("0"), 1);
             set_len(&home.path().join("1"), 1);
             let service = service(home.path(), None).await;
@@ -417,11 +420,7 @@ pub(super) mod tests {
         let fifo = home.path().join(format!("naa.{naa:032x}.json"));
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let service = service(home.path(), Some(home.path())).await;
             set_len(&home.path().join("0"), 1);
             set_len(&home.path().join("1"), 1);

@@ -186,11 +186,10 @@ mod tests {
 
     use scsi::ReservationStore;
     use scsi::sam::LocalBoxFuture;
-    use tokio::runtime::{Builder, LocalOptions};
     use tokio::sync::Notify;
     use volume::Backend;
 
-    use super::super::maintenance::tests::{IQN, service, set_len};
+    use super::super::maintenance::tests::{IQN, runtime, service, set_len};
     use super::super::running::{Opened, unit_on};
     use super::*;
 
@@ -214,11 +213,7 @@ mod tests {
     #[test]
     fn a_clear_that_hangs_keeps_others_away_until_it_ends() {
         let home = tempfile::tempdir().unwrap();
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             set_len(&home.path().join("0"), 1);
             let service = service(home.path(), None).await;
             let store = Arc::new(Hanging::default());
