@@ -117,6 +117,30 @@ def test_a_resize_is_seen(target: Target, make_volume: VolumeMaker, initiator: I
     run("dd", "if=/dev/zero", f"of={disk}", "bs=1M", "seek=60", "count=4", "oflag=direct")
 
 
+def test_io_waits_for_a_volume_that_comes_after_the_target(
+    target: Target, pool: Pool, make_volume: VolumeMaker, initiator: Initiator
+) -> None:
+    """The host logs in again before the zvol has its name. It finds the LUN not ready, and repeats its command."""
+    target.add_lun(0, make_volume("volume", 16))
+    disk = initiator.login(target.portal).resolve()
+    dataset = f"{pool.name}/volume"
+    target.kill()
+    run("zfs", "rename", dataset, f"{dataset}-renamed")
+    target.start()
+
+    def refused() -> int:
+        return int(Path(f"/sys/class/block/{disk.name}/device/ioerr_cnt").read_text(), 16)
+
+    before = refused()
+    with subprocess.Popen(["dd", f"if={disk}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]) as reading:
+        try:
+            wait_for(lambda: refused() > before or reading.poll() is not None, "the host finds the LUN not ready")
+            assert reading.poll() is None
+        finally:
+            run("zfs", "rename", f"{dataset}-renamed", dataset)
+        assert reading.wait(timeout=60) == 0
+
+
 def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker, initiator: Initiator, seed: int) -> None:
     """A file system is written over a link that is down for longer than the initiator's ping timeout."""
     settings = {

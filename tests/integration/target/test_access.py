@@ -92,7 +92,7 @@ def test_a_volume_that_appears_later(target: Target, make_volume: VolumeMaker, t
             assert await identity(session) == expected
             await session.execute(cdb.TEST_UNIT_READY)  # takes the unit attention of a new nexus
             for block, length in ((cdb.TEST_UNIT_READY, 0), (cdb.read(0, 1), 512), (READ_CAPACITY, 8)):
-                assert (await session.execute(block, data_in=length)).sense_codes == (NOT_READY, 0x04, 0x00)
+                assert (await session.execute(block, data_in=length)).sense_codes == (NOT_READY, 0x04, 0x01)
             link.symlink_to(volume)
             said = await ready_again(session)
             assert any(key == UNIT_ATTENTION for key, _, _ in said), f"no unit attention for the new medium: {said}"

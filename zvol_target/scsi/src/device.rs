@@ -398,7 +398,6 @@ impl ScsiTarget for Device {
             }
             Addressed::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
             Addressed::TaskSetFull => Completion::with_status(Status::TaskSetFull),
-            // Not NOT READY, which Linux treats as an error of the medium. Hosts retry after BUSY.
             Addressed::Fenced => Completion::with_status(Status::Busy),
         };
         Box::pin(std::future::ready(Outcome::Completed(completion)))

@@ -120,7 +120,7 @@ impl LogicalUnit {
     }
 
     /// A logical unit whose volume is not open. INQUIRY, vital product data and REPORT LUNS work as usual. Commands that need the
-    /// volume end with NOT READY, LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
+    /// volume end with NOT READY, LOGICAL UNIT IS IN PROCESS OF BECOMING READY.
     ///
     /// For hosts, the disk will come back. Without a logical unit, the disk would be lost: `ESXi` gives such a path up
     /// permanently (PDL). [`crate::Device::replace_logical_unit`] replaces it with the unit on its volume.

@@ -257,10 +257,11 @@ pub(crate) fn runs_while_not_ready(cdb: &[u8]) -> bool {
     command_table::find(Cdb(cdb), |_| true).is_ok_and(CommandDescription::runs_while_not_ready)
 }
 
-/// Sense data of a unit without volume.
+/// Sense data of a unit without volume. Linux repeats the command (`scsi_io_completion_action`); it would fail one with CAUSE NOT
+/// REPORTABLE at once.
 pub(crate) const NOT_READY: Sense = Sense::new(
     SenseKey::NotReady,
-    AdditionalSense::LOGICAL_UNIT_NOT_READY_CAUSE_NOT_REPORTABLE,
+    AdditionalSense::LOGICAL_UNIT_IS_IN_PROCESS_OF_BECOMING_READY,
 );
 
 /// Reports a unit attention of the nexus from `take`, if there is one, instead of running the command (SAM-5 5.14).

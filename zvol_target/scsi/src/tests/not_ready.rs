@@ -10,7 +10,7 @@ use super::{
 use crate::sam::Status;
 use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
 
-const NOT_READY: (u8, u8, u8) = (2, 0x04, 0x00);
+const NOT_READY: (u8, u8, u8) = (2, 0x04, 0x01);
 /// MODE SELECT data of the Control mode page.
 const D_SENSE: [u8; 16] = [
     0, 0, 0, 0, 0x0a, 0x0a, 0x26, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
@@ -111,7 +111,7 @@ fn settings_of_hosts_survive_the_loss_of_the_volume() {
         .unwrap();
     assert_eq!(
         initiator.run(&TEST_UNIT_READY).sense,
-        [0x72, 2, 0x04, 0x00, 0, 0, 0, 0]
+        [0x72, 2, 0x04, 0x01, 0, 0, 0, 0]
     );
 }
 

@@ -316,8 +316,8 @@ fn failures_of_the_volume() {
         ),
         (
             || VolumeError::Gone(std::io::Error::other("pulled")),
-            (2, 0x04, 0),
-            (2, 0x04, 0),
+            (2, 0x04, 1),
+            (2, 0x04, 1),
         ),
         (
             || VolumeError::OutOfRange {

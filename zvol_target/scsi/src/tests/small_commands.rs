@@ -71,5 +71,5 @@ fn the_self_test_reads_both_ends_and_flushes() {
     volume.fail(|| VolumeError::Device(std::io::Error::other("gone")));
     assert_eq!(initiator.code(&send_diagnostic(0x04, 0), &[]), (4, 0x44, 0));
     volume.fail(|| VolumeError::Gone(std::io::Error::other("pulled")));
-    assert_eq!(initiator.code(&send_diagnostic(0x04, 0), &[]), (2, 0x04, 0));
+    assert_eq!(initiator.code(&send_diagnostic(0x04, 0), &[]), (2, 0x04, 1));
 }

@@ -47,8 +47,8 @@ use definition::{definition, scsi_ports, unusable_accounts};
 use running::{Running, open_apart};
 
 /// How long a start waits for paths that another process still has open, before it listens. The kernel closes the files of a
-/// killed daemon's `io_uring` some time after the process has ended. A host that finds its LUN not ready then would treat it as
-/// lost. A start does not wait for a path that is slow to open.
+/// killed daemon's `io_uring` some time after the process has ended. Without the wait, hosts would find their LUNs not
+/// ready. A start does not wait for a path that is slow to open.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parameters of a service.

@@ -82,7 +82,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     device
         .replace_logical_unit(0, LogicalUnit::not_ready(options()))
         .unwrap();
-    assert_eq!(other.code(&TEST_UNIT_READY, &[]), (2, 4, 0));
+    assert_eq!(other.code(&TEST_UNIT_READY, &[]), (2, 4, 1));
     device.replace_logical_unit(0, unit_with(&store)).unwrap();
     other.unit_attentions();
     first.unit_attentions();
@@ -159,7 +159,7 @@ fn a_unit_that_was_never_ready_uses_the_stored_reservations() {
     initiator.data(&[0x03, 0, 0, 0, 18, 0]);
     assert_eq!(
         initiator.code(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0], &[]),
-        (2, 4, 0)
+        (2, 4, 1)
     );
     assert!(
         device

@@ -14,7 +14,7 @@ const TEST_UNIT_READY: [u8; 6] = [0; 6];
 /// Sense key, additional sense code and qualifier.
 pub type Sense = (u8, u8, u8);
 
-pub const NOT_READY: Sense = (0x02, 0x04, 0x00);
+pub const NOT_READY: Sense = (0x02, 0x04, 0x01);
 pub const BECAME_READY: Sense = (0x06, 0x28, 0x00);
 pub const CAPACITY_CHANGED: Sense = (0x06, 0x2a, 0x09);
 pub const INQUIRY_CHANGED: Sense = (0x06, 0x3f, 0x03);
