@@ -24,14 +24,13 @@ static const char help[] =
     "  reserve SERVER:EXPORT FILE                       Guarantee that the whole file can be written.\n"
     "  stat SERVER:EXPORT FILE                          Show a file's size, allocated, unique and reserved bytes.\n"
     "\n"
-    "  --guarded             Fail if a destination exists. Without it, a clone replaces the destination in one step.\n"
     "  --progress            Show the progress of a full clone on standard error.\n"
     "  --nfs-port PORT       Use this port for NFS, without the server's portmapper.\n"
     "  --mount-port PORT     Use this port for MOUNT, without the server's portmapper.\n"
     "  --help                Show this help.\n"
     "\n"
-    "Several destinations are cloned one after the other, until one fails. Ctrl-C aborts a full clone, and ends\n"
-    "after the current fast clone.\n"
+    "A destination that exists is refused. Several are cloned one after the other, until one fails. Ctrl-C\n"
+    "aborts a full clone, and ends after the current fast clone.\n"
     "\n"
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not supported, 4 not found, 5 no access or read-only, 6 no space,\n"
     "            7 exists, 8 busy, 9 cancelled, 10 server not reached\n"
@@ -171,7 +170,7 @@ static int command_clone_files(struct vaainas_session *session, struct settings 
 
 static int command_fast_clone(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
-    settings->clone.flags |= VAAINAS_FAST;
+    settings->clone.fast = true;
     return command_clone_files(session, settings, arguments);
 }
 
@@ -229,7 +228,6 @@ static bool command_parse_port(const char *text, uint16_t *port)
 static bool command_parse_options(int count, char **words, struct settings *settings)
 {
     static const struct option options[] = {
-        {"guarded", no_argument, NULL, 'g'},
         {"progress", no_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},
         {"nfs-port", required_argument, NULL, 'N'},
@@ -240,9 +238,6 @@ static bool command_parse_options(int count, char **words, struct settings *sett
 
     while ((option = getopt_long(count, words, "h", options, NULL)) != -1) {
         switch (option) {
-        case 'g':
-            settings->clone.flags |= VAAINAS_GUARDED;
-            break;
         case 'N':
             if (!command_parse_port(optarg, &settings->server.nfs_port))
                 return false;

@@ -165,14 +165,6 @@ enum vaainas_error session_remove_file(struct vaainas_session *session, const st
     return nfs_change(session, NFSPROC3_REMOVE, (xdrproc_t)xdr_diropargs3, &arguments, name, failure);
 }
 
-enum vaainas_error session_rename_file(struct vaainas_session *session, const struct handle *directory, const char *from,
-                                       const char *to, struct vaainas_failure *failure)
-{
-    RENAME3args arguments = {.from = nfs_place(directory, from), .to = nfs_place(directory, to)};
-
-    return nfs_change(session, NFSPROC3_RENAME, (xdrproc_t)xdr_RENAME3args, &arguments, to, failure);
-}
-
 enum vaainas_error session_link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
                                      const char *name, struct vaainas_failure *failure)
 {

@@ -96,23 +96,11 @@ enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaa
     return VAAINAS_OK;
 }
 
-/*
- * The destination gets its name when the clone is complete:
- *
- *              destination exists                        it does not
- *     fast     the server makes a temporary name,        the server makes the name
- *              which then replaces the destination
- *     full     into a file with a temporary name, which then gets the name
- */
+/* The destination gets its name when the clone is complete: a fast clone by the server, a full one by LINK to a temporary file. */
 struct way {
-    struct handle handle;                /* full: the file; fast: the directory that the server makes the file in */
+    struct handle handle;                /* full: the temporary file; fast: the directory that the server makes the file in */
     char temporary[TEMPORARY_NAME_SIZE]; /* in the destination's directory; empty: none */
 };
-
-static bool client_is_fast(const struct vaainas_clone *clone)
-{
-    return (clone->flags & VAAINAS_FAST) != 0;
-}
 
 static enum vaainas_error client_choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
                                             const struct resolved *source, const struct resolved *destination, struct way *way,
@@ -122,59 +110,25 @@ static enum vaainas_error client_choose_way(struct vaainas_session *session, con
 
     memset(way, 0, sizeof(*way));
     way->handle = destination->parent;
-    if (client_is_fast(clone) && !destination->exists)
+    if (clone->fast)
         return VAAINAS_OK;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
         return session_fail(failure, VAAINAS_NO_MEMORY, "the system returned no random number");
     snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
-    return client_is_fast(clone)
-               ? VAAINAS_OK
-               : session_make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
+    return session_make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
 }
 
-/* The path of a fast clone: the destination's, with the temporary name in place of its last one. */
-static bool client_name_path(const struct vaainas_clone *clone, const struct way *way, struct procedure22_request *request)
-{
-    const char *last = strrchr(clone->destination, '/');
-    size_t length = way->temporary[0] == 0 ? strlen(clone->destination)
-                    : last == NULL         ? 0
-                                           : (size_t)(last + 1 - clone->destination);
-
-    if (length + strlen(way->temporary) + 1 > PROCEDURE22_NAME_SIZE)
-        return false;
-    memcpy(request->name, clone->destination, length);
-    strcpy(request->name + length, way->temporary);
-    request->name_length = (uint32_t)strlen(request->name) + 1;
-    return true;
-}
-
-/* LINK fails if another file got the name meanwhile, RENAME replaces it. */
-static enum vaainas_error client_give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                           const struct resolved *destination, const struct way *way, bool *renamed,
-                                           struct vaainas_failure *failure)
-{
-    if ((clone->flags & VAAINAS_GUARDED) != 0)
-        return session_link_file(session, &way->handle, &destination->parent, destination->name, failure);
-    const enum vaainas_error error =
-        session_rename_file(session, &destination->parent, way->temporary, destination->name, failure);
-    *renamed = error == VAAINAS_OK;
-    return error;
-}
-
-/* Renames the complete clone, or removes the file of a failed one. `error` is the result of the clone, with `failure` set. */
-static enum vaainas_error client_finish(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                        const struct resolved *destination, const struct way *way, enum vaainas_error error,
-                                        struct vaainas_failure *failure)
+/* Gives the complete clone its name, which fails if another file got it meanwhile. Removes the temporary file. `error` is the
+ * result of the clone, with `failure` set. */
+static enum vaainas_error client_finish(struct vaainas_session *session, const struct resolved *destination, const struct way *way,
+                                        enum vaainas_error error, struct vaainas_failure *failure)
 {
     struct vaainas_failure why, ignored;
-    bool renamed = false;
 
     if (way->temporary[0] == 0)
         return error;
     if (error == VAAINAS_OK)
-        error = client_give_name(session, clone, destination, way, &renamed, failure);
-    if (renamed)
-        return error;
+        error = session_link_file(session, &way->handle, &destination->parent, destination->name, failure);
     enum vaainas_error left = session_remove_file(session, &destination->parent, way->temporary, &ignored);
     if (error != VAAINAS_OK && left != VAAINAS_OK && left != VAAINAS_NOT_FOUND) {
         why = *failure;
@@ -238,24 +192,28 @@ enum vaainas_error session_clone(struct vaainas_session *session, const struct v
     struct way way;
     enum vaainas_error error = client_choose_way(session, clone, source, destination, &way, failure);
 
-    if (error == VAAINAS_OK && client_is_fast(clone) && !client_name_path(clone, &way, &request))
-        error = session_fail(failure, VAAINAS_NAME_TOO_LONG,
-                             "a fast clone's path has at most 255 bytes; nothing was changed: use a shorter path");
     if (error != VAAINAS_OK)
-        return client_finish(session, clone, destination, &way, error, failure);
+        return client_finish(session, destination, &way, error, failure);
+    if (clone->fast) {
+        request.name_length = (uint32_t)strlen(clone->destination) + 1;
+        if (request.name_length > PROCEDURE22_NAME_SIZE)
+            return session_fail(failure, VAAINAS_NAME_TOO_LONG,
+                                "a fast clone's path has at most 255 bytes; nothing was changed: use a shorter path");
+        memcpy(request.name, clone->destination, request.name_length);
+    }
     client_to_wire(&way.handle, &request.destination);
     client_to_wire(&source->object, &request.source);
-    error = client_exchange(session, &request, client_is_fast(clone) ? ONCE : REPEATABLE, &answer, failure);
+    error = client_exchange(session, &request, clone->fast ? ONCE : REPEATABLE, &answer, failure);
     *begun = error == VAAINAS_OK;
     if (error == VAAINAS_OK) {
         *done = answer.clone_offset;
-        if (answer.clone_flag != PROCEDURE22_COMPLETE && client_is_fast(clone)) /* no handle to poll with */
+        if (answer.clone_flag != PROCEDURE22_COMPLETE && clone->fast) /* no handle to poll with */
             error = session_fail(failure, VAAINAS_PROTOCOL, "the server did not confirm that the clone is complete: do not use %s",
                                  clone->destination);
         else if (answer.clone_flag != PROCEDURE22_COMPLETE)
             error = client_poll_until_done(session, clone, &way.handle, done, failure);
     }
-    return client_finish(session, clone, destination, &way, error, failure);
+    return client_finish(session, destination, &way, error, failure);
 }
 
 enum vaainas_error session_get_statistics(struct vaainas_session *session, const struct handle *file,

@@ -72,11 +72,8 @@ static enum vaainas_error requests_clone_resolved(struct vaainas_session *sessio
     if (destination.exists && destination.is_directory)
         return session_fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed: name the file",
                             clone->destination);
-    if (destination.exists && (clone->flags & VAAINAS_GUARDED) != 0)
+    if (destination.exists)
         return session_fail(failure, VAAINAS_EXISTS, "%s exists; nothing was changed", clone->destination);
-    if (destination.exists && source.object.length == destination.object.length &&
-        memcmp(source.object.bytes, destination.object.bytes, source.object.length) == 0)
-        return session_fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
     return session_clone(session, clone, &source, &destination, done, begun, failure);
 }
 

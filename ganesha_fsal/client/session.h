@@ -72,7 +72,7 @@ void session_disconnect(struct connection *connection);
 /* Converts an nfsstat3 (RFC 1813 2.6). */
 enum vaainas_error session_error_of_nfs(uint32_t status);
 
-/* NFSv3 procedures. Creating a name fails with EXISTS if the name exists; rename_file() replaces. */
+/* NFSv3 procedures. Creating a name fails with EXISTS if the name exists. */
 enum vaainas_error session_resolve(struct vaainas_session *session, const char *path, struct resolved *resolved,
                                    struct vaainas_failure *failure);
 enum vaainas_error session_make_file(struct vaainas_session *session, const struct handle *directory, const char *name,
@@ -81,7 +81,5 @@ enum vaainas_error session_find_name(struct vaainas_session *session, const stru
                                      struct handle *object, struct vaainas_failure *failure);
 enum vaainas_error session_remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
                                        struct vaainas_failure *failure);
-enum vaainas_error session_rename_file(struct vaainas_session *session, const struct handle *directory, const char *from,
-                                       const char *to, struct vaainas_failure *failure);
 enum vaainas_error session_link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
                                      const char *name, struct vaainas_failure *failure);

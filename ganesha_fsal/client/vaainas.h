@@ -66,22 +66,17 @@ struct vaainas_capabilities {
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
                                      struct vaainas_failure *failure);
 
-enum {
-    VAAINAS_FAST = 1 << 0,    /* share blocks, never copy */
-    VAAINAS_GUARDED = 1 << 1, /* fail if the destination exists; otherwise the clone replaces it in one step */
-};
-
 /* Called about once a second during a full clone. Return false to abort it. */
 typedef bool vaainas_progress(void *context, uint64_t done);
 
 struct vaainas_clone {
     const char *source, *destination;
-    unsigned int flags;
+    bool fast; /* share blocks, never copy */
     vaainas_progress *progress;
     void *context;
 };
 
-/* Clones a file, and waits for the end. *done is the size of the clone. */
+/* Clones a file to a new one, and waits for the end. *done is the size of the clone. */
 enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done,
                                       struct vaainas_failure *failure);
 
