@@ -83,7 +83,7 @@ def change_host(call: Call, host_id: str, body: schemas.HostUpdate) -> schemas.H
             hosts.check_unused(session, host_id, logged_in, body.force)
         if body.iqns is not None and set(hosts.initiators(session, host_id)) - {name.lower() for name in body.iqns}:
             hosts.check_unused(session, host_id, logged_in, body.force)
-        if body.addresses is not None and (gone := set(host.addresses) - set(body.addresses)):
+        if body.addresses is not None and (gone := set(host.addresses) - set(hosts.check_addresses(body.addresses))):
             hosts.check_unused(session, host_id, logged_in & gone, body.force)
         host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)
         if moves:

@@ -151,12 +151,13 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
         if fewer_groups:
             steps.unused(context, store, request.force, "fewer host groups may take it away from them")
-        fewer_clients = request.clients is not None and bool(set(store.clients) - set(request.clients))
+        clients = None if request.clients is None else exports.check_clients(request.clients)
+        fewer_clients = clients is not None and bool(set(store.clients) - set(clients))
         if fewer_clients:
             steps.unused(context, store, request.force, "fewer clients may take it away from them")
         given = request.model_dump(exclude=set() if "soft_threshold" in request.model_fields_set else {"soft_threshold"})
-        if request.clients is not None:
-            given["clients"] = exports.check_clients(request.clients)
+        if clients is not None:
+            given["clients"] = clients
         return ChangePlan(
             **of_datastore(store), changes=decoding.convert(given, Changes), kind=store.kind, number=store.lun,
             export=store.export, share=store.share, called=store.name, size=store.size,

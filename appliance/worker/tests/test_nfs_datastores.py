@@ -175,6 +175,15 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
     assert served(appliance) == {}
 
 
+def test_the_same_addresses_written_otherwise_take_nothing_away(appliance: Appliance) -> None:
+    group = cluster(appliance, address="2001:db8::9")
+    store = appliance.nfs_datastore("first", host_groups=[group], clients=["2001:DB8::9/128"])
+    uses(appliance, "2001:db8::9")
+    appliance.job("PATCH", f"/datastores/{store}", {"clients": ["2001:DB8::9/128"]})
+    host = appliance.get("/hosts")["items"][0]["id"]
+    assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": ["2001:DB8:0::9"]}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("address", "idle", "opens", "exports", "in_use"),
     [(ESX, 0, 0, True, True), (ESX, IDLE_SECONDS, 0, True, False), ("203.0.113.1", 0, 9, True, False),
