@@ -156,12 +156,12 @@ def check_addresses(addresses: Sequence[str]) -> list[str]:
         raise InvalidError("addresses", str(error), "IPv4 or IPv6 addresses") from error
 
 
-def check_chap(name: str, secret: str) -> None:
+def check_chap(name: str, secret: str, field_name: str = "secret") -> None:
     """RFC 7143, 9.2.1: 96 bits at least. The target refuses the others too; here the error can name the field."""
     if not 12 <= len(secret.encode()) <= 255 or len(set(secret)) < 5:
-        raise InvalidError("chap.secret", "it is too weak", "12 to 255 bytes, at least 5 different")
+        raise InvalidError(field_name, "it is too weak", "12 to 255 bytes, at least 5 different")
     if secret == name:
-        raise InvalidError("chap.secret", "it is the name", "something else")
+        raise InvalidError(field_name, "it is the name", "something else")
 
 
 class ChapCreate(Model):
@@ -214,19 +214,20 @@ def add_host(session: Session, seal: Seal, new: HostCreate) -> Host:
     session.flush()
     _set_initiators(session, added.id, new.iqns)
     if new.chap is not None:
-        set_chap(session, seal, added.id, (new.chap.name, new.chap.secret))
+        set_chap(session, seal, added.id, (new.chap.name, new.chap.secret), "chap.secret")
     session.flush()
     return added
 
 
-def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] | None) -> None:
-    """The name and secret the host proves itself with; None takes them away. The secret is never shown again.
+def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] | None, field_name: str = "secret") -> None:
+    """The name and secret the host proves itself with; None takes them away. The secret is never shown again. `field_name` is
+    that of the secret in the request.
 
     Raises InvalidError; ConflictError for the name of another host, and for the secret of the target.
     """
     changed = host(session, host_id)
     if chap is not None:
-        check_chap(*chap)
+        check_chap(*chap, field_name)
         same = session.scalar(select(Host).where(Host.chap_name == chap[0], Host.id != host_id))
         if same is not None:
             raise ConflictError(f"the CHAP name {chap[0]!r} is another host's", [same.name])

@@ -59,8 +59,12 @@ def test_a_chap_account_proves_one_side_and_no_other_host(appliance: Appliance) 
             ("PUT", f"/hosts/{second['id']}/chap", chap),
             ("POST", "/hosts", {"name": "third", "iqns": [], "chap": chap}),
         ):
-            refused = appliance.request(method, path, body)
+            refused: Any = appliance.request(method, path, body)
             assert refused.status_code == status and reason in refused.text, (method, chap, refused.text)
+            if status == 422:
+                assert refused.json["errors"][0]["field"] == ("secret" if method == "PUT" else "chap.secret")
+    weak: Any = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": "abababababab"})
+    assert weak.json["errors"][0]["field"] == "secret"
     assert {host["name"]: host["chap_name"] for host in appliance.get("/hosts")["items"]} == {"first": "esx1", "second": None}
 
 
