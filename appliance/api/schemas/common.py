@@ -20,7 +20,7 @@ class FieldProblemResponse(Answer):
 
 
 class Problem(Answer):
-    """RFC 9457. `code` names the kind of problem for programs."""
+    """RFC 9457. `code` names the kind of problem for programs. `storage`: the code of OpenZFS, with its fields."""
 
     type: str
     title: str
@@ -31,6 +31,7 @@ class Problem(Answer):
     blocking: list[str] = []
     can_force: bool = False
     retry_after: int | None = None
+    storage: dict[str, object] | None = None
 
 
 class ListQuery(Model):

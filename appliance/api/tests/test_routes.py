@@ -9,6 +9,7 @@ import pytest
 from simulators.appliance import Appliance
 
 from appliance.api.operation import DECLARATIONS, SECRET_FIELDS
+from appliance.api.problems import Problem
 from appliance.database.models import AuditEntry
 from appliance.domain.access import Role
 from appliance.gateway.application import create, openapi
@@ -104,6 +105,7 @@ def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
 def test_the_description_is_whole(shared: Appliance) -> None:
     spec = shared.get("/openapi.json")
     assert spec["openapi"].startswith("3.1")
+    assert spec["components"]["schemas"]["Problem"]["properties"].keys() == Problem.__annotations__.keys()
     text = json.dumps(spec)
     for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
         assert reference in spec["components"]["schemas"], reference
