@@ -292,7 +292,7 @@ def check_name(stores: Sequence[Datastore], name: str, but: str | None = None) -
         store.dataset for store in stores if store.state == "active" and store.name.lower() == name.lower() and store.id != but
     ]
     if taken:
-        raise ConflictError("a datastore has this name", taken)
+        raise ConflictError("a datastore has this name", taken, field_name="name")
 
 
 def check_designation(stores: Sequence[Datastore], names: Designation, dataset: str) -> None:

@@ -26,4 +26,4 @@ def check_name(
     """Raises ConflictError if another row than `but` has the name."""
     taken = session.scalar(select(table.id).where(table.name == name))
     if taken is not None and taken != but:
-        raise ConflictError(problem, [name])
+        raise ConflictError(problem, [name], field_name="name")

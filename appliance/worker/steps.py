@@ -277,7 +277,7 @@ def pending_claims(context: Context) -> list[Claims]:
 def check_name(context: Context, stores: list[Datastore], name: str, but: str | None = None) -> None:
     domain.check_name(stores, name, but)
     if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
-        raise ConflictError("a running job creates a datastore of this name", [name])
+        raise ConflictError("a running job creates a datastore of this name", [name], field_name="name")
 
 
 def names_of(context: Context, datasets: Iterable[str]) -> list[str]:

@@ -46,7 +46,7 @@ test("a name in use is refused", async () => {
   await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
   await dialog().getByRole("checkbox").first().check();
   await dialog().getByRole("button", { name: "Create schedule" }).click();
-  await dialog().getByText("The name is taken").waitFor();
+  await dialog().getByText("The name is taken").first().waitFor();
   await dialog().getByRole("button", { name: "Cancel" }).click();
 });
 

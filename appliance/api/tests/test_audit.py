@@ -56,7 +56,8 @@ def test_a_crash_before_the_commit_changes_nothing(appliance: Appliance, monkeyp
 
 def test_an_entry_says_how_it_ended(appliance: Appliance) -> None:
     assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
-    assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 409
+    refused: Any = appliance.request("POST", "/host-groups", {"name": "one"})
+    assert refused.status_code == 409 and [error["field"] for error in refused.json["errors"]] == ["name"]
     assert appliance.request("POST", "/host-groups", {"name": "two"}, role="viewer").status_code == 403
     group = appliance.get("/host-groups")["items"][0]["id"]
     assert appliance.request("PATCH", f"/host-groups/{group}", {"name": "other"}).status_code == 200

@@ -582,8 +582,9 @@ def test_numbers_and_names_of_waiting_changes_are_taken(appliance: Appliance) ->
     with appliance.simulator.held_next("create_volume"):
         appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
         assert appliance.request("PATCH", f"/datastores/{store}", {"name": "other", "lun": 7}).status_code == 202
-        for more in ({"name": "third", "lun": 7}, {"name": "other"}):
-            assert appliance.request("POST", "/datastores", {"pool": "tank", "size": str(GIB), **more}).status_code == 409
+        for more, field in (({"name": "third", "lun": 7}, []), ({"name": "first"}, ["name"]), ({"name": "other"}, ["name"])):
+            problem = refused(appliance, "POST", "/datastores", {"pool": "tank", "size": str(GIB), **more})
+            assert [error["field"] for error in problem["errors"]] == field
 
 
 def test_the_thread_of_jobs_outlives_a_database_that_fails(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
