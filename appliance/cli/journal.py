@@ -59,7 +59,7 @@ def cancel_job(run: Run, job: str) -> None:
 @alert.command("list", "--all")
 def list_alerts(run: Run, all_of_them: Annotated[bool, typer.Option("--all", help="Include cleared alerts.")] = False) -> None:
     """List open alerts, newest first."""
-    items = run.client.all("/alerts", most=500, open="false" if all_of_them else "true")
+    items = run.client.all("/alerts", open="false" if all_of_them else "true")
     run.output.rows(items, "id", "severity", "raised_at", "cleared_at", "text", "remedy", "acknowledged_by")
 
 

@@ -268,6 +268,8 @@ def test_alerts_are_shown(zvaai: Command) -> None:
     (listed,) = [alert for alert in zvaai.json("alert", "list") if alert["key"] == "odd:one"]
     assert "check it" in zvaai("alert", "show", str(listed["id"]))
     assert zvaai.run("alert", "show", "999")[0] == 3
+    raise_alerts(zvaai, *[("info", str(number)) for number in range(501)])
+    assert len(zvaai.json("alert", "list", "--all")) >= 501, "no page is left out"
 
 
 def test_everybody_needs_to_be_meant(zvaai: Command) -> None:
