@@ -177,7 +177,7 @@ class Client:
     def all(self, path: str, most: int | None = None, **query: Any) -> list[Any]:
         """All pages of a list, or its first `most`."""
         items: list[Any] = []
-        for page in self._pages(path, query):
+        for page in self._pages(path, {"limit": min(most or 500, 500), **query}):
             items += page
             if most is not None and len(items) >= most:
                 return items[:most]
@@ -186,7 +186,7 @@ class Client:
     def _pages(self, path: str, query: dict[str, Any]) -> Iterator[list[Any]]:
         cursor = None
         while True:
-            page = self.call("GET", path, cursor=cursor, **{"limit": 500, **query})
+            page = self.call("GET", path, cursor=cursor, **query)
             yield page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -194,6 +195,20 @@ def test_a_wait_continues_while_the_api_restarts(zvaai: Command, monkeypatch: py
     zvaai.away = 1
     code, printed = zvaai.run("datastore", "delete", "vmfs1", "--yes", "--wait")
     assert code == 6 and "the API does not run" in printed and "(datastore.delete)" in printed
+
+
+def test_a_list_requests_no_more_than_it_shows(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of the journal for 20 entries ends sooner than one for 500."""
+    call, limits = client.Client.call, []
+
+    def noted(self: client.Client, method: str, path: str, **query: Any) -> Any:
+        limits.append(query["limit"])
+        return call(self, method, path, **query)
+
+    monkeypatch.setattr(client.Client, "call", noted)
+    for limit in ("20", "501"):
+        zvaai("audit", "list", "--limit", limit)
+    assert limits == [20, 500]
 
 
 @pytest.mark.parametrize(
