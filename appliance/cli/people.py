@@ -78,8 +78,12 @@ def create_token(
     scope: Annotated[str, typer.Option(help="viewer, operator or admin: the most that the token may do.")],
     days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 90,
 ) -> None:
-    """Create an API token. Its secret is shown only now. Your password comes from the terminal or stdin."""
-    body = {"name": name, "scope": scope, "days": days, "password": ask_secret("Password")}
+    """Create an API token. Its secret is shown only now. Your password comes from the terminal or stdin.
+
+    Without a password the new token must end no later than the token of this login.
+    """
+    password = ask_secret("Password (empty if the new token ends before your own)", optional=True) or None
+    body = {"name": name, "scope": scope, "days": days, "password": password}
     run.output.fields(run.client.call("POST", "/tokens", body))
 
 

@@ -120,11 +120,12 @@ class Noun(typer.Typer):
         self.command("delete", f"{example} --yes")(delete)
 
 
-def ask_secret(prompt: str, twice: bool = False) -> str:
-    """From the terminal, or the first line of standard input."""
+def ask_secret(prompt: str, twice: bool = False, optional: bool = False) -> str:
+    """From the terminal, or the first line of standard input. `optional`: the terminal too can give none."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
-    return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice))
+    default = "" if optional else None
+    return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice, default=default, show_default=False))
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

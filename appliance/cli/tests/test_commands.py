@@ -297,6 +297,13 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_token_makes_one_that_ends_earlier_without_a_password(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("token", "create", "prometheus", "--scope", "viewer", "--days", "1")
+    assert zvaai.json(*words)["secret"].startswith("zvaai_")
+    monkeypatch.setattr("appliance.cli.shared.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    assert re.search("secret +zvaai_", zvaai(*words, text="\n")), "at a terminal too"
+
+
 def test_a_login_deletes_the_token_of_the_login_before(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from simulators.appliance import PASSWORD  # noqa: PLC0415
 
