@@ -76,6 +76,7 @@ class Client:
             stored = {}  # another server must not get the token
         self.token = token or stored.get("token")
         self.known = bool(url or stored)
+        self._certificate = certificate
         pem = Path(certificate).read_text() if certificate else trusted or stored.get("certificate")
         context = context_for(pem)
         if pem and not certificate:
@@ -120,6 +121,8 @@ class Client:
 
     def _unreachable(self, error: Exception) -> CommandError:
         untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+        if untrusted and self._certificate:
+            return CommandError(f"Cannot trust {self.url} by {self._certificate} (ZVAAI_CA, --certificate): {error}", UNAVAILABLE)
         if untrusted and not self.token:
             return CommandError(f"No user is logged in at {self.url}. Log in first: zvaai login {self.url}", NOT_ALLOWED)
         if not self.known:

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,35 @@ def test_first_contact_says_to_log_in(zvaai: Command) -> None:
     assert code == 6 and "does not answer" in printed
 
 
-def test_first_contact_with_an_untrusted_certificate_asks_for_a_login(zvaai: Command, tmp_path: Path) -> None:
-    """The appliance makes its certificate, so this is the first thing that happens."""
-    certificate.ensure(tmp_path)
+@contextlib.contextmanager
+def tls_server(folder: Path, address: str) -> Iterator[str]:
+    """URL of a server at a loopback address, with the certificate that an appliance makes in the folder."""
+    certificate.ensure(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / certificate.CERTIFICATE, tmp_path / certificate.KEY)
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    context.load_cert_chain(folder / certificate.CERTIFICATE, folder / certificate.KEY)
+    with socket.create_server((address, 0)) as server:
 
         def greet() -> None:
             with contextlib.suppress(OSError), server.accept()[0] as connection:
                 context.wrap_socket(connection, server_side=True).close()
 
         threading.Thread(target=greet, daemon=True).start()
-        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        yield f"https://{address}:{server.getsockname()[1]}"
+
+
+def test_first_contact_with_an_untrusted_certificate_asks_for_a_login(zvaai: Command, tmp_path: Path) -> None:
+    """The appliance makes its certificate, so this is the first thing that happens."""
+    with tls_server(tmp_path, "127.0.0.1") as url:
         code, printed = zvaai.run("status", role=None, url=url)
     assert code == 5 and f"Log in first: zvaai login {url}" in printed, printed
     assert "CERTIFICATE_VERIFY_FAILED" not in printed
+
+
+def test_the_certificate_of_a_pipeline_needs_the_name_of_the_url(zvaai: Command, tmp_path: Path) -> None:
+    """A new login and a comparison of fingerprints would not help."""
+    with tls_server(tmp_path, "127.0.0.2") as url:
+        code, printed = zvaai.run("--certificate", str(tmp_path / certificate.CERTIFICATE), "status", url=url)
+    assert code == 6 and "ZVAAI_CA" in printed and "not valid for '127.0.0.2'" in printed, printed
 
 
 def test_login_without_an_answer_says_what_to_check(zvaai: Command) -> None:
