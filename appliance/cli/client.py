@@ -33,10 +33,14 @@ _LOG_IN = "Log in first: zvaai login https://HOST:8443"
 class CommandError(Exception):
     """The command failed. The text has the reason and the remedy."""
 
-    def __init__(self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = ()) -> None:
-        """`outdated`: another user has changed the object. `fields` were refused."""
+    def __init__(
+        self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = (), document: Any = None
+    ) -> None:
+        """`outdated`: another user has changed the object. `fields` were refused. `document`: the API's problem document, or the
+        failed job.
+        """
         super().__init__(text)
-        self.exit_code, self.outdated, self.fields = exit_code, outdated, fields
+        self.exit_code, self.outdated, self.fields, self.document = exit_code, outdated, fields, document
 
 
 def settings_file() -> Path:
@@ -141,7 +145,7 @@ class Client:
         elif status == 401:
             text += f"\n  The token has expired or was revoked. Log in again: zvaai login {self.url}"
         fields = [str(field.get("field")) for field in problem.get("errors", ())] if isinstance(problem, dict) else []
-        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields)
+        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields, document=problem)
 
     def change(
         self, path: str, changes: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
@@ -170,7 +174,8 @@ class Client:
         try:
             with self._http.stream("GET", path, headers=headers) as answer:
                 if answer.is_error:
-                    raise CommandError(_in_words(json.loads(answer.read())), _EXIT_CODES.get(answer.status_code, FAILED))
+                    problem = json.loads(answer.read())
+                    raise CommandError(_in_words(problem), _EXIT_CODES.get(answer.status_code, FAILED), document=problem)
                 with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
                     for part in answer.iter_bytes():
                         written.write(part)
@@ -209,7 +214,7 @@ class Client:
             why = job["problem"]["text"] if job["problem"] else job["state"]
             if job["problem"] and job["problem"].get("left"):
                 why += f"; its partial results could not be removed: {job['problem']['left']}"
-            raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED)
+            raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED, document=job)
         return job
 
     def _job(self, job_id: str) -> dict[str, Any]:

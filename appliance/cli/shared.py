@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
+import click
 import typer
 from typer.core import TyperCommand
 
@@ -76,6 +77,16 @@ class Run(typer.Context):
 
 class _Verb(TyperCommand):
     context_class = Run
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """With JSON output, the document of a failure too. Raises CommandError."""
+        try:
+            return super().invoke(ctx)
+        except CommandError as error:
+            root = ctx.find_root().obj  # null for a login
+            if root and root[1].as_json and error.document is not None:
+                root[1].raw(error.document)
+            raise
 
 
 class Noun(typer.Typer):

@@ -230,9 +230,13 @@ class Appliance:
         return done.stdout
 
     def json(self, *words: str) -> Any:
-        """JSON output of `zvaai`. `status` may fail: it does so when something needs attention."""
+        """JSON output of `zvaai`. `status` may fail: it does so when something needs attention. Raises AssertionError for a
+        refusal and a failed job.
+        """
         done = self.run("-o", "json", *words)
-        assert done.stdout, f"zvaai {' '.join(words)}: {done.returncode}\n{done.stderr}\n{self.logs()}"
+        assert done.stdout and "zvaai: " not in done.stderr, (
+            f"zvaai {' '.join(words)}: {done.returncode}\n{done.stderr}\n{self.logs()}"
+        )
         return json.loads(done.stdout)
 
     def has_succeeded(self, job: str) -> bool:

@@ -471,6 +471,23 @@ def test_the_list_of_missing_datastores_has_their_uuids(zvaai: Command) -> None:
     assert uuid in zvaai("datastore", "list", "--state", "missing")
 
 
+def test_json_has_the_problem_of_a_refusal_and_of_a_failed_job(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    zvaai("group", "create", "one")
+    code, printed = zvaai.run("-o", "json", "group", "create", "one", stderr=False)
+    problem, end = json.JSONDecoder().raw_decode(printed)
+    assert code == 4 and problem["errors"][0]["field"] == "name" and problem["blocking"] == ["one"]
+    assert printed[end:].strip() == "the name is taken: one", "the text too"
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(zvaai.appliance.simulator, "create_volume", fail)
+    words = ("-o", "json", "datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    code, printed = zvaai.run(*words, stderr=False)
+    job, end = json.JSONDecoder().raw_decode(printed)
+    assert code == 1 and job["state"] == "failed" and job["problem"]["text"] in printed[end:]
+
+
 def test_a_job_that_leaves_the_datastore_unserved_has_failed(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ExportRefusedError("no such path")

@@ -129,7 +129,7 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
             lambda: any(json.loads(body)["type"] == "alert.cleared" for _, body in endpoint.received),
             "the receiver gets the end of the alert",
         )
-        wait_for(lambda: appliance.run("-o", "json", "status").stdout != "", "the worker answers")
+        wait_for(lambda: appliance.run("status").returncode in (0, 1), "the worker answers")
 
         def states() -> list[str]:
             return [delivery["state"] for delivery in appliance.json("receiver", "deliveries", "pager")]
