@@ -223,7 +223,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     store, actor, now = call.context.store, call.caller.user_id, time.time()
     with _ended:  # the HTTP process can have died, and the client repeated the request: wait for the end of the first one
         if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
-            raise ConflictError("the request with this idempotency key is running", [key])
+            raise ConflictError("the request with this idempotency key is running", [key], retry_after=2)
         _running.add(call.key)
         call.running = True
     with store.session() as session:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API, as the command sees it: where it is, with what token, and its refusals as exit codes.
 
-Each change has an Idempotency-Key. If the connection breaks before the answer, the same request is sent again, and made once.
+Each change has an Idempotency-Key. If its answer is lost, the same request is sent again, and carried out once.
 """
 
 import json
@@ -24,9 +24,9 @@ _EXIT_CODES |= {429: UNAVAILABLE, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVA
 _TRIES = 3
 """Attempts of a request whose answer was lost, that was one of too many, or that was based on an outdated version."""
 _SOON_S = ("0", "1", "2")
-"""Values of Retry-After after which a request that was one of too many is sent again. Delays after wrong passwords are longer."""
+"""Values of Retry-After, in seconds, after which a request is sent again. Delays after wrong passwords are longer."""
 _PATIENCE_S = 300.0
-"""A wait for a job continues for so long without an answer: the API restarts during an upgrade."""
+"""A change and a wait for a job continue for so long without an answer: the API restarts during an upgrade."""
 _LOG_IN = "Log in first: zvaai login https://HOST:8443"
 
 
@@ -34,13 +34,15 @@ class CommandError(Exception):
     """The command failed. The text has the reason and the remedy."""
 
     def __init__(
-        self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = (), document: Any = None
-    ) -> None:
+        self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = (), document: Any = None,
+        unknown: bool = False,
+    ) -> None:  # fmt: skip
         """`outdated`: another user has changed the object. `fields` were refused. `document`: the API's problem document, or the
-        failed job.
+        failed job. `unknown`: the request may have been carried out, and its answer can still come.
         """
         super().__init__(text)
         self.exit_code, self.outdated, self.fields, self.document = exit_code, outdated, fields, document
+        self.unknown = unknown
 
 
 def settings_file() -> Path:
@@ -94,16 +96,24 @@ class Client:
     def _call(self, method: str, path: str, body: Any, more: dict[str, str], query: dict[str, Any]) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token and "X-CSRF-Token" not in more else {}
         headers |= more
-        if method != "GET":
-            headers["Idempotency-Key"] = str(uuid.uuid4())
         parameters = {name: value for name, value in query.items() if value is not None}
-        answer = self._send(method, path, json=body, params=parameters, headers=headers)
+        if method == "GET":
+            return self._answer(method, path, params=parameters, headers=headers)
+        headers["Idempotency-Key"] = str(uuid.uuid4())
+
+        def send() -> Any:
+            return self._answer(method, path, json=body, params=parameters, headers=headers)
+
+        return _repeated(send, False) if "Authorization" in headers else send()  # keys belong to users
+
+    def _answer(self, method: str, path: str, **request: Any) -> Any:
+        answer = self._send(method, path, **request)
         try:
             content = answer.json()
         except ValueError as error:
             raise CommandError(f"{self.url} is not a zvaai appliance. Check host and port (8443)", UNAVAILABLE) from error
         if answer.is_error:
-            raise self._refusal(answer.status_code, content)
+            raise self._refusal(answer, content)
         return content
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
@@ -136,16 +146,19 @@ class Client:
                 f"The certificate of {self.url} is not the one that this login trusts. Compare its fingerprint, then log in again"
             )
             return CommandError(f"{text}: zvaai login {self.url}", UNAVAILABLE)
-        return CommandError(f"{self.url} does not answer: {error}", UNAVAILABLE)
+        sent = isinstance(error, httpx.TransportError) and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        return CommandError(f"{self.url} does not answer: {error}", UNAVAILABLE, unknown=sent)
 
-    def _refusal(self, status: int, problem: Any) -> CommandError:
-        text = _in_words(problem)
+    def _refusal(self, answer: httpx.Response, problem: Any) -> CommandError:
+        text, status = _in_words(problem), answer.status_code
         if status == 401 and not self.token:
             text = f"No user is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
             text += f"\n  The token has expired or was revoked. Log in again: zvaai login {self.url}"
         fields = [str(field.get("field")) for field in problem.get("errors", ())] if isinstance(problem, dict) else []
-        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields, document=problem)
+        unknown = status != 429 and answer.headers.get("Retry-After") in _SOON_S  # nginx or the HTTP process, or it still runs
+        exit_code = _EXIT_CODES.get(status, FAILED)
+        return CommandError(text, exit_code, outdated=status == 412, fields=fields, document=problem, unknown=unknown)
 
     def change(
         self, path: str, changes: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
@@ -204,7 +217,7 @@ class Client:
         """The job, once it has ended. Raises CommandError when it failed."""
         pause = 0.05
         while True:
-            job = self._job(job_id)
+            job = dict(_repeated(lambda: self.call("GET", f"/jobs/{job_id}"), True))
             report(job)
             if job["state"] not in ("queued", "running"):
                 break
@@ -216,19 +229,6 @@ class Client:
                 why += f"; its partial results could not be removed: {job['problem']['left']}"
             raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED, document=job)
         return job
-
-    def _job(self, job_id: str) -> dict[str, Any]:
-        until, waits = time.monotonic() + _PATIENCE_S, False
-        while True:
-            try:
-                return dict(self.call("GET", f"/jobs/{job_id}"))
-            except CommandError as error:
-                if error.exit_code != UNAVAILABLE or time.monotonic() > until:
-                    raise
-                if not waits:
-                    print(f"{error}. Waiting", file=sys.stderr)
-                waits = True
-            time.sleep(1)
 
     def named(self, path: str, name: str, state: str = "active") -> str:
         """Identifier of the object with this name or identifier; datastores in `state` come first. Raises CommandError."""
@@ -243,6 +243,24 @@ class Client:
                 raise CommandError(f"several are called {name!r}: {which}. Use the ID", IN_THE_WAY)
         kind = path.rsplit("/", 1)[-1].removesuffix("s").replace("-", " ")
         raise CommandError(f"there is no {kind} {name!r}", NOT_FOUND)
+
+
+def _repeated(request: Callable[[], Any], harmless: bool) -> Any:
+    """Repeats a request until it is answered. Raises CommandError: at once if certainly no attempt was carried out,
+    unless a repeat is `harmless`.
+    """
+    until, waits = time.monotonic() + _PATIENCE_S, False
+    while True:
+        try:
+            return request()
+        except CommandError as error:
+            awaited = error.unknown or (error.exit_code == UNAVAILABLE and (harmless or waits))
+            if not awaited or time.monotonic() > until:
+                raise
+            if not waits:
+                print(f"{error}. Waiting", file=sys.stderr)
+            waits = True
+        time.sleep(2)
 
 
 def _in_words(problem: Any) -> str:

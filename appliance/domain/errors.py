@@ -48,13 +48,15 @@ class InvalidError(DomainError):
 @dataclass(eq=False)
 class ConflictError(DomainError):
     """The present state forbids the request. `blocking` names obstacles that `reason` does not name; `can_force`: whether
-    `force` overrides them. `field_name` is the conflicting field of the request, if it is one field.
+    `force` overrides them. `field_name` is the conflicting field of the request, if it is one field. `retry_after`: seconds after
+    which the same request is answered.
     """
 
     reason: str
     blocking: Sequence[str] = ()
     can_force: bool = False
     field_name: str | None = None
+    retry_after: int | None = None
     code: ClassVar[str] = "conflict"
 
     def __str__(self) -> str:
@@ -62,6 +64,7 @@ class ConflictError(DomainError):
 
     def details(self) -> dict[str, Any]:
         details: dict[str, Any] = {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
+        details["retry_after"] = self.retry_after
         if self.field_name is not None:
             details["errors"] = [{"field": self.field_name, "reason": self.reason, "allowed": ""}]
         return details

@@ -12,7 +12,7 @@ from flask import Response, current_app, request
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from appliance.api.operation import COOKIE, CSRF_HEADER, Declaration
-from appliance.api.problems import problem_of
+from appliance.api.problems import problem
 from appliance.api.types import entity_tag
 from appliance.api.wire import HttpRequest, Refusal, Reply
 from appliance.domain.errors import UnavailableError
@@ -33,8 +33,8 @@ def forward(declared: Declaration, path: dict[str, Any]) -> Response:
     try:
         body = _body() if declared.body is not None else None
     except HTTPException as error:
-        problem = http_problem_of(error)
-        refusal = Refusal(status=problem["status"], code=problem["code"], detail=problem["detail"])
+        wrong = http_problem_of(error)
+        refusal = Refusal(status=wrong["status"], code=wrong["code"], detail=wrong["detail"])
     sent = HttpRequest(
         operation=declared.name,
         target=request.full_path,
@@ -55,7 +55,7 @@ def forward(declared: Declaration, path: dict[str, Any]) -> Response:
         reply, content = worker.request(sent)
     except UnavailableError as error:
         _log.warning("%s", error)
-        return response_of(problem_of(UnavailableError("the worker does not answer")))  # no path and no address
+        return response_of(problem(503, "unavailable", "the worker does not answer", retry_after=2))  # no path and no address
     parts = content if isinstance(content, bytes) else _Parts(content, request.environ.get("gunicorn.socket"))
     response = Response(parts, reply.status, reply.headers)
     if isinstance(parts, _Parts):

@@ -149,6 +149,20 @@ def test_equal_requests_at_the_same_time(appliance: Appliance, monkeypatch: pyte
     assert sorted(statuses) == [201, 201, 409] and len(appliance.get("/host-groups")["items"]) == 1
 
 
+def test_a_request_that_still_runs_is_to_be_sent_again(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, again = execution._viewed, []
+
+    def viewed(*arguments: Any) -> execution.Outcome:
+        again.append(appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="same"))
+        return inner(*arguments)
+
+    monkeypatch.setattr(execution, "_LONGEST_WAIT_S", 0)
+    monkeypatch.setattr(execution, "_viewed", viewed)
+    assert appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="same").status_code == 201
+    (running,) = again
+    assert running.status_code == 409 and running.headers["Retry-After"] == "2"
+
+
 def test_the_stored_answers_of_a_user_are_limited(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "_KEYS_PER_USER", 5)
     for number in range(20):

@@ -184,6 +184,7 @@ def test_without_the_worker(tmp_path: Path) -> None:
         answer = client.get(f"/api/v1{path}")
         assert answer.status_code == 503 and answer.json
         assert answer.json["detail"] == "the worker does not answer", "and no path or address"
+        assert answer.headers["Retry-After"] == "2"
 
 
 def test_ready_and_not(appliance: Appliance) -> None:

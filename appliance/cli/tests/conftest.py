@@ -37,6 +37,8 @@ class Command:
     """Called once, before a change comes to the API."""
     lost: int = 0
     """So many answers to come are lost after the work is done."""
+    cut: int = 0
+    """So many changes to come are carried out, and the worker goes away before its answer."""
     away: int = 0
     """So many questions to come about a job find no API behind nginx."""
     limited: list[str] = field(default_factory=list)
@@ -86,8 +88,13 @@ def zvaai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
                 return [b'{"detail": "too many requests of this address"}']
             if command.away and environment["PATH_INFO"].startswith("/api/v1/jobs/"):
                 command.away -= 1
-                start("502 Bad Gateway", [("Content-Type", "application/problem+json")])
+                start("502 Bad Gateway", [("Content-Type", "application/problem+json"), ("Retry-After", "2")])
                 return [b'{"detail": "the API does not run"}']
+            if environment["REQUEST_METHOD"] != "GET" and command.cut:
+                command.cut -= 1
+                list(appliance.application(environment, lambda *_: print))
+                start("503 Service Unavailable", [("Content-Type", "application/problem+json"), ("Retry-After", "2")])
+                return [b'{"detail": "the worker does not answer"}']
             answer = list(appliance.application(environment, start))
             if environment["REQUEST_METHOD"] != "GET" and command.lost:
                 command.lost -= 1

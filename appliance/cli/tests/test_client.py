@@ -6,10 +6,13 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.authority import Authority, pem_of
@@ -25,6 +28,42 @@ def test_a_change_whose_answer_is_lost_is_made_once(zvaai: Command) -> None:
     assert [group["name"] for group in zvaai.json("group", "list")] == ["cluster"]
     first, second = [request["HTTP_IDEMPOTENCY_KEY"] for request in zvaai.sent]
     assert first == second
+
+
+class HastyClient(httpx.Client):
+    """Gives up before the answer of a change, four times."""
+
+    hasty = 4
+
+    def request(self, method: str, *arguments: Any, **more: Any) -> httpx.Response:
+        answer = super().request(method, *arguments, **more)
+        if method != "GET" and self.hasty:
+            self.hasty -= 1
+            raise httpx.ReadTimeout("timed out")
+        return answer
+
+
+@pytest.mark.parametrize("way", ["lost", "cut", "late"])
+def test_a_change_waits_for_its_answer(zvaai: Command, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """As while apt restarts the worker, or the network is away."""
+    if way == "late":
+        monkeypatch.setattr(httpx, "Client", HastyClient)
+    setattr(zvaai, way, 4)
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
+    assert zvaai("group", "create", "cluster").count("Waiting") == 1
+    assert [group["name"] for group in zvaai.json("group", "list")] == ["cluster"]
+    assert len({request["HTTP_IDEMPOTENCY_KEY"] for request in zvaai.sent}) == 1
+    monkeypatch.setattr(client, "_PATIENCE_S", -1)
+    setattr(zvaai, way, 4)
+    assert zvaai.run("group", "create", "later")[0] == 6
+
+
+def test_reading_does_not_wait(zvaai: Command) -> None:
+    zvaai.appliance.datastore("vmfs1")
+    (job,) = zvaai.json("job", "list")
+    zvaai.away = 1
+    code, printed = zvaai.run("job", "show", job["id"])
+    assert code == 6 and "the API does not run" in printed and "Waiting" not in printed
 
 
 def test_each_command_has_a_different_key(zvaai: Command) -> None:
