@@ -46,7 +46,7 @@ class History:
         self._context = context
         self._files = SeriesFiles(context.configuration.state_directory / "history")
         self._lock = threading.Lock()
-        self._before: dict[str, Counters] = {}
+        self._before: dict[tuple[str, str], Counters] = {}
         self._at = 0
         self._load: dict[str, list[float | None]] = {}
         """Values of RATES at `_at`, by key."""
@@ -118,15 +118,13 @@ class History:
             return
         sums: dict[str, Counters] = {}
         pools = self._pool_keys(stores)
-        for key, counters in counted.items():
-            grown = counters.growth(before[key]) if key in before else None
-            if grown is None:
-                continue
-            self._load[key] = self._grew(key, now, seconds, grown, bounds)
-            if (pool := pools.get(key)) is not None:
-                sums.setdefault(pool, Counters()).add(grown)
-        for pool, grown in sums.items():
-            self._grew(pool, now, seconds, grown, bounds)
+        for row, counters in counted.items():
+            grown = counters.growth(before[row]) if row in before else None
+            for key in (row[0], pools.get(row[0])):
+                if grown is not None and key is not None:
+                    sums.setdefault(key, Counters()).add(grown)
+        for key, total in sums.items():
+            self._load[key] = self._grew(key, now, seconds, total, bounds)
 
     def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> list[float | None]:
         """A late sample also counts for the missed ones. Returns the values of RATES."""
@@ -154,16 +152,16 @@ class History:
         guids = {pool.name: pool.guid for pool in self._context.inventory.pools}
         return {datastore_key(store.id): pool_key(guids[store.pool]) for store in stores if store.pool in guids}
 
-    def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[str, Counters], list[int]]:
-        """Counters of each datastore and host, by key; and the bounds of latency, which target and NFS server share. Omits a data
-        plane that does not answer.
+    def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[tuple[str, str], Counters], list[int]]:
+        """Counters of each datastore, and of each initiator and address of a host, by key and name; and the bounds of latency,
+        which target and NFS server share. Omits a data plane that does not answer.
         """
-        counters_by_key: dict[str, Counters] = {}
+        counters_by_row: dict[tuple[str, str], Counters] = {}
         bounds: list[int] = []
 
-        def add(key: str | None, counters: Counters) -> None:
+        def add(key: str | None, counters: Counters, name: str = "") -> None:
             if key is not None:
-                counters_by_key.setdefault(key, Counters()).add(counters)
+                counters_by_row.setdefault((key, name), Counters()).add(counters)
 
         with self._context.store.reading() as session:
             by_name = {iqn: host_key(host) for host, iqns in hosts.all_initiators(session).items() for iqn in iqns}
@@ -174,7 +172,7 @@ class History:
             for row in result.stores:
                 add(datastore_key(row.subject), Counters.of_row(row))
             for row in result.hosts:
-                add(by_name.get(row.subject), Counters.of_row(row))
+                add(by_name.get(row.subject), Counters.of_row(row), row.subject)
         active = [store for store in stores if store.kind == NFS and store.state == "active"]
         exports = {path: store.id for store in active for path in (store.path, store.share) if path}
         if exports:
@@ -187,8 +185,8 @@ class History:
                     if (store_id := exports.get(row.subject)) is not None:
                         add(datastore_key(store_id), Counters.of_row(row))
                 for row in result.hosts:
-                    add(by_name.get(row.subject), Counters.of_row(row))
-        return counters_by_key, bounds
+                    add(by_name.get(row.subject), Counters.of_row(row), row.subject)
+        return counters_by_row, bounds
 
 
 def datastore_key(identifier: str) -> str:

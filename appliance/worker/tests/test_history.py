@@ -144,6 +144,27 @@ def test_load_latency_and_clones_of_an_nfs_datastore(appliance: Appliance, monke
     assert load == {used: (3, 12288), unused: (0, 0)}
 
 
+def test_an_address_that_a_host_gets_counts_from_then_on(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does one whose server did not answer once: what was moved before is not counted."""
+    target, added = Counting(appliance, monkeypatch), "192.0.2.8"
+    body = {"name": "esx1", "iqns": [ESX], "addresses": ["192.0.2.7"]}
+    assert appliance.request("POST", "/hosts", body).status_code == 201
+    (host,) = (entry["id"] for entry in appliance.get("/hosts")["items"])
+    appliance.nfs_datastore("nfs1")
+    end = int(time.time()) // 10 * 10
+    for step in range(8):
+        if step == 2:
+            assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": ["192.0.2.7", added]}).status_code == 200
+        target.away = step == 5
+        target.hosts = [counted(10**9 + 100 * step, initiator=ESX)]
+        hosts = [counted(10 * step, host="192.0.2.7"), counted(10**12 + 20 * step, host=added)]
+        response = {"latency_bounds_microseconds": BOUNDS, "exports": [], "hosts": hosts}
+        monkeypatch.setattr(appliance.service.context.files, "counters", lambda response=response: response)
+        appliance.service.history.collect(end - 70 + 10 * step)
+    series = appliance.get(f"/hosts/{host}/history?range=hour&end={end}")["load"]["series"]
+    assert series["read_operations"][-7:] == [11, 11, 13, 13, 3, 3, 13]
+
+
 def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
     """An hour of 10 s with one bad sample: the mean of the rate, the worst of p99, in each range."""
     files = SeriesFiles(tmp_path / "history")
