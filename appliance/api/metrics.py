@@ -134,6 +134,7 @@ def _pool(families: _Families, pool: Pool, root: Filesystem | None, stores: list
     families.gauge("pool_allocated_bytes", "Allocated of it.", pool.allocated, pool=name)
     families.gauge("pool_free_bytes", "Free of it.", pool.free, pool=name)
     if root is not None:
+        families.gauge("pool_usable_bytes", "Of its size, without parity.", capacity.room(pool, root)[1], pool=name)
         families.gauge("pool_available_bytes", "For new data, without parity and reservations.", root.space.available, pool=name)
     text = "Used, or reserved if that leaves clearly less room: 0 to 1, as alerts compare it with their thresholds."
     families.gauge("pool_used_ratio", text, capacity.fullness(pool, root)[0] / 100, pool=name)
