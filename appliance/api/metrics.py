@@ -103,9 +103,11 @@ def read_metrics(call: Call) -> Response:
     families.gauge("storage_up", "Whether OpenZFS answers.", inventory is not None)
     families.gauge("target_up", "Whether the iSCSI target answers.", target is not None)
     if inventory is not None:
-        roots = capacity.roots_of(inventory)
+        roots, limits = capacity.roots_of(inventory), capacity.thresholds(inventory, context.pool_thresholds)
         for pool in inventory.pools:
             _pool(families, pool, roots.get(pool.name), stores)
+            limit = limits.get(pool.name, capacity.Thresholds())
+            families.gauge("pool_critical_ratio", "Used ratio of a critical alert.", limit.critical / 100, pool=pool.name)
         taken = Counter(snapshot.dataset for snapshot in inventory.snapshots)
         for store in stores:
             _datastore(families, store, taken[store.dataset])

@@ -68,6 +68,9 @@ def test_reserved_space_of_a_pool_is_used(appliance: Appliance) -> None:
     metrics, pool = scrape(appliance), appliance.get("/pools/tank")
     assert value(metrics, "zvaai_pool_available_bytes", pool="tank") == int(pool["available"]) < 0.3 * available
     assert value(metrics, "zvaai_pool_usable_bytes", pool="tank") == int(pool["usable"])
+    assert value(metrics, "zvaai_pool_critical_ratio", pool="tank") == 0.9
+    appliance.job("PATCH", "/pools/tank", {"warning_percent": 60, "critical_percent": 70})
+    assert value(scrape(appliance), "zvaai_pool_critical_ratio", pool="tank") == 0.7
     assert value(metrics, "zvaai_pool_used_ratio", pool="tank") == pool["used_percent"] / 100 > 0.7
     assert value(metrics, "zvaai_pool_free_bytes", pool="tank") > 0.9 * available
 
