@@ -240,7 +240,7 @@ class Grow(Operation[requests.SizeUpdate, SizePlan]):
             context.engine.grow_volume(plan.dataset, plan.size)
         except zfs.OutOfSpace as error:
             lacking = thick.missing(context, plan.dataset, plan.size)
-            raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
+            raise ConflictError(f"Cannot grow: the pool lacks {lacking}. {ROOM_REMEDY}") from error
         advance("updating the target", 60)
         served = steps.serve(context, plan.uuid, plan.pools, self.kind)
         with context.store.reading() as session:

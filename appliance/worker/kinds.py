@@ -135,7 +135,7 @@ class Vmfs:
         thick.check_room(pool, reserved)
         return VolumeLayout(
             size=size, block_size=block_size, compression=request.compression, sync=request.sync, thick=request.thick,
-            refreservation=reserved,
+            refreservation=0 if thick.has_parity(pool) else reserved,  # OpenZFS computes more of it on raidz
         )  # fmt: skip
 
     def known(self, context: Context, uuid: str) -> ShownLun | None:

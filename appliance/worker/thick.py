@@ -147,8 +147,7 @@ def make_thick(context: Context, store: Datastore) -> None:
         try:
             context.engine.set_properties(store.dataset, {identity.THICK: "on", **_reservation(store)})
         except zfs.OutOfSpace as error:
-            lacking = missing(context, store.dataset, store.size)
-            raise ConflictError(f"the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
+            raise ConflictError(f"the pool lacks {missing(context, store.dataset, store.size)}. {ROOM_REMEDY}") from error
     except ConflictError as error:
         raise ConflictError(f"Cannot make {store.name} thick: {error}") from error
 
@@ -225,19 +224,23 @@ def resize(context: Context, dataset: str, size: int) -> None:
     try:
         context.engine.set_properties(dataset, sized(size, thick=True))
     except zfs.OutOfSpace as error:
-        lacking = missing(context, dataset, size)
-        raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {ROOM_REMEDY}") from error
+        raise ConflictError(f"Cannot resize: the pool lacks {missing(context, dataset, size)}. {ROOM_REMEDY}") from error
 
 
-def missing(context: Context, dataset: str, size: int) -> int:
-    """Approximate space that the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
+def missing(context: Context, dataset: str, size: int) -> str:
+    """Approximate bytes that the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it. On
+    raidz and draid a volume's refreservation is larger than estimated, so no figure is given.
+    """
     parent = context.engine.filesystem(dataset.rpartition("/")[0])
-    current = context.scan().dataset(dataset)
+    inventory = context.scan()
+    current = inventory.dataset(dataset)
     if current is None:
         raise zfs.NoSuchDataset(dataset)
     target = thick_refreservation(size, current.volblocksize) if isinstance(current, Volume) else with_slack(size)
     used = current.space.written  # what a snapshot shares does not count
-    return max(1, max(used, target) - max(used, current.refreservation) - parent.space.available)
+    lacking = max(used, target) - max(used, current.refreservation) - parent.space.available
+    estimated = isinstance(current, Volume) and any(pool.name == current.pool and has_parity(pool) for pool in inventory.pools)
+    return "the space" if estimated or lacking <= 0 else f"{lacking} bytes"
 
 
 # --- refusals of OpenZFS
@@ -302,8 +305,9 @@ def rollback_refused(name: str, error: zfs.OutOfSpace) -> ConflictError:
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:
-    """A new datastore or a clone: a thick one has a separate refreservation, in bytes."""
+    """A new datastore or a clone: a thick one has a separate refreservation, in bytes; 0 if unknown."""
     above = context.engine.filesystem(dataset.rpartition("/")[0])
-    lacking = f", and the pool lacks {max(1, refreservation - above.space.available)} of them" if refreservation else ""
+    missed = refreservation - above.space.available
+    lacking = f", and the pool lacks {missed} of them" if missed > 0 else ""
     needed = f"{refreservation} bytes reserved" if refreservation else "more space"
     return ConflictError(f"Cannot {doing} {name}: it needs {needed}{lacking}. {ROOM_REMEDY}")

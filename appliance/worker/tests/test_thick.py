@@ -14,6 +14,7 @@ from simulators.target import TargetSimulator
 from appliance.dataplane.target import LunSpace, TargetUnreachableError
 from appliance.worker import reservations, thick
 from appliance.worker.tests.test_files import until
+from appliance.worker.tests.test_pools import free_disks
 from appliance.zfs.errors import OutOfSpace, PoolBusy, UnexpectedFailure
 from appliance.zfs.model import Volume
 from appliance.zfs.properties import thick_refreservation
@@ -189,6 +190,23 @@ def test_lack_of_space_names_the_missing_bytes(appliance: Appliance) -> None:
     text = change(appliance, store, {"thick": True}, expect="failed")["problem"]["text"]
     assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
     assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
+
+
+def test_on_raidz_lack_of_space_has_no_figure(appliance: Appliance) -> None:
+    """OpenZFS reserves more there than the estimate."""
+    raidz = {"devices": free_disks(appliance)[:4], "redundancy": "raidz1"}
+    appliance.job("POST", "/pools", {"name": "parity", "vdevs": [raidz]})
+    store = appliance.datastore("first", size=60000 * GIB, pool="parity")
+    shares(appliance, store, 0)
+    text = change(appliance, store, {"thick": True}, expect="failed")["problem"]["text"]
+    assert "the pool lacks the space. Add vdevs" in text
+    appliance.simulator.fail_next("grow_volume", OutOfSpace("parity"))
+    text = appliance.job("POST", f"/datastores/{store}/grow", {"size": str(60001 * GIB)}, expect="failed")["problem"]["text"]
+    assert "Cannot grow: the pool lacks the space. Add vdevs" in text
+    appliance.simulator.fail_next("create_volume", OutOfSpace("parity"))
+    body = {"name": "second", "pool": "parity", "size": str(GIB), "thick": True}
+    text = appliance.job("POST", "/datastores", body, expect="failed")["problem"]["text"]
+    assert "Cannot create second: it needs more space. Add vdevs" in text
 
 
 def test_it_is_changed_alone(appliance: Appliance) -> None:

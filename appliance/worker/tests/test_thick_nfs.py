@@ -147,7 +147,7 @@ def test_a_clone_has_a_separate_reservation(appliance: Appliance) -> None:
     assert everything(appliance, clone) == thick_of()
     appliance.simulator.fail_next("clone", OutOfSpace("tank"))
     text = appliance.job("POST", f"/datastores/{store}/clone", {"name": "third"}, expect="failed")["problem"]["text"]
-    assert f"needs {GIB + SLACK} bytes reserved, and the pool lacks" in text
+    assert f"needs {GIB + SLACK} bytes reserved. Add vdevs" in text
 
 
 def test_a_snapshot_reports_the_space_that_it_needs(appliance: Appliance) -> None:
