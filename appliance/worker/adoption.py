@@ -70,7 +70,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             self._not_served(context, dataset)
         steps.check_groups(context, request.host_groups)
         if isinstance(dataset, Volume):
-            domain.check_size(dataset.volsize, 512)
+            domain.check_size(domain.rounded_up(dataset.volsize))  # zfs(8) sizes it by its blocks, not by 1 MiB
             is_thick = dataset.refreservation >= dataset.volsize
         elif "/" not in dataset.name or is_of_appliance(dataset.name):
             raise InvalidError("dataset", "this cannot be a datastore: it belongs to the pool or the appliance", "another one")

@@ -165,6 +165,17 @@ def test_an_adopted_volume_is_not_changed(appliance: Appliance) -> None:
     assert provisioning == {"thick": "thick", "thin": "thin", "between": "thin"}
 
 
+def test_an_adopted_volume_can_have_any_size(appliance: Appliance) -> None:
+    appliance.simulator.create_volume("tank/odd", GIB + 16384)
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/odd", "name": "odd"})["result"]["datastore"]
+    assert appliance.get(f"/datastores/{store}")["size"] == str(GIB + 16384)
+    appliance.job("POST", f"/datastores/{store}/grow", {"size": str(2 * GIB)})
+    for size in (GIB // 2, 65536 * GIB + 16384):
+        appliance.simulator.create_volume(f"tank/{size}", size)
+        answer = appliance.request("POST", "/volumes/adopt", {"dataset": f"tank/{size}", "name": "other"})
+        assert answer.status_code == 422 and "not a size of a datastore" in answer.text
+
+
 # --- snapshots of clones
 
 
