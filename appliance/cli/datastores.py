@@ -76,7 +76,10 @@ def create_datastore(
     kind: Annotated[str, typer.Option(help="vmfs or nfs")] = "vmfs",
     group: Groups = None,
     thick: Annotated[bool, typer.Option("--thick", help="Reserve its size, and share no blocks.")] = False,
-    block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; the default is 65536.")] = None,
+    block_size: Annotated[
+        int | None,
+        typer.Option(help="VMFS: 8192 to 131072; the default is 65536. On raidz 8192 takes up to 3 times the size."),
+    ] = None,
     soft_threshold: Annotated[int | None, typer.Option(help="Percent of its size at which hosts get a warning.")] = None,
     lun: Number = None,
     record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; default 65536, thick on raidz 131072.")] = None,

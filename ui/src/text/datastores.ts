@@ -118,7 +118,8 @@ export const datastores = {
       syncHelp: "Writes that a host marks as stable always survive a power cut.",
       syncs: { standard: "as hosts request", always: "always: every write is stable, and slower" },
       blockSize: "Block size",
-      blockSizeHelp: "64 KiB suits VMFS. Smaller blocks need more metadata.",
+      blockSizeHelp:
+        "64 KiB suits VMFS. Smaller blocks need more metadata. On raidz they are padded: blocks of 8 KiB take up to 3 times their size.",
       recordSize: "Record size",
       recordSizeDefault: "Default",
       recordSizeHelp:

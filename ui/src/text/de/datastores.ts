@@ -115,7 +115,8 @@ export const datastores: Texts["datastores"] = {
       syncHelp: "Was ein Host als stabil anfordert, überlebt immer einen Stromausfall.",
       syncs: { standard: "wie Hosts es verlangen", always: "immer: jeder Schreibvorgang ist stabil, aber langsamer" },
       blockSize: "Blockgröße",
-      blockSizeHelp: "64 KiB passt zu VMFS. Kleinere Blöcke brauchen mehr Metadaten.",
+      blockSizeHelp:
+        "64 KiB passt zu VMFS. Kleinere Blöcke brauchen mehr Metadaten. Auf raidz werden sie aufgefüllt: Blöcke von 8 KiB belegen bis zum Dreifachen ihrer Größe.",
       recordSize: "Record-Größe",
       recordSizeDefault: "Standard",
       recordSizeHelp:
