@@ -27,6 +27,19 @@ describe("timeTicks", () => {
     expect(week.times).toHaveLength(6);
     expect(new Set(week.times.map(local))).toEqual(new Set(["00:00"]));
   });
+  it.each([
+    ["2026-11-01", "2026-10-29T09:07:00Z", "2026-11-04T09:07:00Z"],
+    ["2026-03-08", "2026-03-05T09:07:00Z", "2026-03-11T09:07:00Z"],
+  ])("are each day once while summer time changes on %s", (_, from, to) => {
+    const { times } = timeTicks(at(from), at(to));
+    expect(times).toHaveLength(6);
+    expect(new Set(times.map(local))).toEqual(new Set(["00:00"]));
+    expect(new Set(times.map((time) => new Date(time * 1000).getDate())).size).toBe(6);
+  });
+  it("end with the range after summer time", () => {
+    const end = at("2026-11-04T02:45:00Z");
+    expect(timeTicks(at("2026-10-29T09:07:00Z"), end).times.at(-1)).toBeLessThanOrEqual(end);
+  });
   it.each([1, 3, 5, 10])("are few in %d years", (years) => {
     const { times } = timeTicks(at(`${2026 - years}-11-22T00:00:00Z`), at("2026-11-22T00:00:00Z"));
     expect(times.length).toBeGreaterThan(2);

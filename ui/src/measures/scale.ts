@@ -22,10 +22,15 @@ export function valueTicks(highest: number, binary: boolean): number[] {
 /** Round local times, in seconds since 1970, between two times; and whether they are days. */
 export function timeTicks(from: number, to: number): { readonly times: readonly number[]; readonly days: boolean } {
   const step = TIME_STEPS_S.find((candidate) => (to - from) / candidate <= MOST_TIMES) ?? 730 * DAY_S;
-  const offset = -60 * new Date(from * 1000).getTimezoneOffset();
+  const days = step >= DAY_S;
+  const offsetAt = (time: number) => -60 * new Date(time * 1000).getTimezoneOffset();
+  const offset = offsetAt(from);
   const first = Math.ceil((from + offset) / step) * step - offset;
   const count = Math.max(0, Math.floor((to - first) / step) + 1);
-  return { times: Array.from({ length: count }, (_, index) => first + index * step), days: step >= DAY_S };
+  const times = Array.from({ length: count }, (_, index) => first + index * step);
+  // Midnight, also after a change of summer time.
+  const shown = days ? times.map((time) => time + offset - offsetAt(time)).filter((time) => time <= to) : times;
+  return { times: shown, days };
 }
 
 /** Index of the nearest time; times ascend. */
