@@ -64,10 +64,13 @@ def thick_of(gibibytes: int = 1) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(
     ("size", "slack"),
-    [(GIB, SLACK), (2 * GIB, SLACK), (2 * GIB + MIB, SLACK + MIB // 16), (512 * GIB, 32 * GIB), (64 << 40, 32 * GIB)],
-)
+    [(GIB, SLACK), (2 * GIB, SLACK), (2 * GIB + MIB, SLACK + MIB // 16), (512 * GIB, 32 * GIB), (2 << 40, 32 * GIB),
+     ((2 << 40) + MIB, 32 * GIB + MIB // 64), (64 << 40, 1 << 40)],
+)  # fmt: skip
 def test_the_slack_of_a_size_and_back(size: int, slack: int) -> None:
+    """At least the metadata of 16K records, which the quota counts: an indirect block of 128 KiB for 1024, twice."""
     assert with_slack(size) == size + slack and without_slack(size + slack) == size
+    assert slack >= size // (1024 * 16384) * 2 * (128 << 10)
 
 
 def test_a_thick_one_has_its_size_and_slack_reserved(appliance: Appliance) -> None:
