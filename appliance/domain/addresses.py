@@ -153,17 +153,19 @@ def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
 def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
     """The local address that shares the longest prefix with one of these. Bits behind a netmask do not count.
 
-    The first address wins a tie, so that another client in the same network changes nothing. Internal addresses come last, and
-    serve only their own network.
+    Of equals that of most clients, then the first: hosts must keep the address by which they know a datastore, and a further host
+    seldom changes it. Internal addresses come last, and serve only their own network.
     """
-    best, chosen = -1, None
+    best, chosen = (-1, 0), None
     for address in sorted(local, key=lambda each: each.internal):
         mine, network = ipaddress.ip_address(address.address), ipaddress.ip_network(address.network or address.address)
+        shared = []
         for client in clients or ("0.0.0.0/0",):
             other = ipaddress.ip_network(client, strict=False)
             if other.version == mine.version or not clients:
                 same = mine.max_prefixlen - (int(mine) ^ int(other.network_address)).bit_length()
-                common = min(same, network.prefixlen, other.prefixlen)
-                if common > best and (common == network.prefixlen or not address.internal):
-                    best, chosen = common, address.address
+                shared.append(min(same, network.prefixlen, other.prefixlen))
+        common = max(shared, default=-1), shared.count(max(shared, default=-1))
+        if common > best and (common[0] == network.prefixlen or not address.internal):
+            best, chosen = common, address.address
     return chosen

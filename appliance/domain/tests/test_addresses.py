@@ -131,6 +131,9 @@ def test_the_address_for_nfs_stays_when_another_host_comes() -> None:
     apart = [Address("eth0", "10.9.0.2", "10.9.0.0/24"), Address("eth1", "10.0.0.2", "10.0.0.0/24")]
     assert nearest(apart, ["10.0.0.0/8"]) == "10.9.0.2"
     assert nearest(apart, ["10.0.0.0/8", "10.0.0.9"]) == "10.0.0.2"
+    both = [Address("eth0", "192.0.2.2", "192.0.2.0/24"), Address("eth1", "198.51.100.2", "198.51.100.0/24")]
+    assert nearest(both, ["198.51.100.11"]) == "198.51.100.2"
+    assert nearest(both, ["192.0.2.12", "198.51.100.11", "198.51.100.12"]) == "198.51.100.2"
 
 
 def test_the_address_for_nfs_is_not_that_of_a_bridge_of_containers() -> None:
