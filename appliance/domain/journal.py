@@ -3,6 +3,7 @@
 
 import gzip
 import json
+import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, func, select
+from sqlalchemy.event import listen
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, AuditEntry, Event
@@ -23,6 +25,10 @@ AUDIT_RETAINED = 50_000
 AUDIT_FILES = 100
 AUDIT_FILE_ENTRIES = 5_000
 ALERTS_RETAINED = 5_000
+_LONGEST_TEXT, _LONGEST_REMEDY = 1000, 200
+"""Of an alert's line in the log, in characters; a longer remedy is omitted."""
+_LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+_log = logging.getLogger(__name__)
 
 
 def record(
@@ -118,16 +124,14 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
         finding = by_key.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now
-            publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
-            announce(session, "alert.cleared", alert)
+            _report(session, "cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
             before = alert.severity
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
             if alert.severity != before:  # a new fill level of a pool is not news
                 if higher(alert.severity, before) == alert.severity:  # who acknowledged it knew less
                     alert.acknowledged_at = alert.acknowledged_by = None
-                publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
-                announce(session, "alert.changed", alert, before)
+                _report(session, "changed", alert, before)
     for finding in by_key.values():
         _raise(session, finding)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_RETAINED:
@@ -145,8 +149,19 @@ def note(session: Session, finding: Finding) -> None:
 def _raise(session: Session, finding: Finding, cleared_at: float | None = None) -> None:
     alert = Alert(**vars(finding), raised_at=time.time(), cleared_at=cleared_at)
     session.add(alert)
-    publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
-    announce(session, "alert.raised", alert)
+    _report(session, "raised", alert)
+
+
+def _report(session: Session, what: str, alert: Alert, before: str = "info") -> None:
+    """Reports that an alert was raised, changed or cleared: to the console, to receivers, and to the log."""
+    publish(session, f"alert.{what}", alert.subject, key=alert.key, text=alert.text)
+    announce(session, f"alert.{what}", alert, before)
+    level = logging.INFO if what == "cleared" else _LEVELS[alert.severity]
+    line = f"alert {what} ({alert.severity}): {alert.key}: {alert.text[:_LONGEST_TEXT]}"
+    if what != "cleared" and 0 < len(alert.remedy) <= _LONGEST_REMEDY:
+        line += f"; remedy: {alert.remedy}"
+    # After the commit: a transaction that is undone changes no alert.
+    listen(session, "after_commit", lambda _: _log.log(level, "%s", line), once=True)
 
 
 def acknowledge(session: Session, alert_id: int, who: str) -> Alert:

@@ -65,8 +65,11 @@ def test_the_log_goes_to_another_server(server: Machine) -> None:
         try:
             assert receiver.stdout is not None and receiver.stdout.readline() == b"ready\n"
             server.run(f"cat >/etc/rsyslog.d/zvaai.conf <<'END'\n{rules}END\nsystemctl restart rsyslog", 120)
-            server.run("systemctl restart zvaai-worker zvaai-target nfs-ganesha", 180)
+            server.run("systemctl stop zfs-zed; systemctl restart zvaai-worker zvaai-target nfs-ganesha", 180)
             wait_for(lambda: logging_programs(received) >= PROGRAMS, f"lines of {', '.join(PROGRAMS)} arrive", 60)
+            alert = "alert raised (warning): zed:stopped"
+            wait_for(lambda: alert in received.read_text(errors="replace"), "the alert that ZED does not run arrives", 180)
+            server.run("systemctl start zfs-zed", 60)
         finally:
             receiver.kill()
 

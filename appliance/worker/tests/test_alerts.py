@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from sqlalchemy import select
 
 from appliance.database.models import Delivery
 from appliance.dataplane.ganesha import ExportRefusedError
-from appliance.domain.journal import Finding
+from appliance.domain.journal import Finding, note, update_alerts
 from appliance.worker import alerts
 from appliance.worker.alerts import Alerts
 from appliance.zfs.errors import NoSuchDataset
@@ -199,3 +200,32 @@ def cannot_be_served(appliance: Appliance, store: str, kind: str, monkeypatch: p
     appliance.nfs.remove(export.export_id)
     monkeypatch.setattr(appliance.nfs, "add", refuse)
     return f"reconcile-nfs:{store}"
+
+
+def test_each_change_of_an_alert_is_one_line_of_the_log(appliance: Appliance, caplog: pytest.LogCaptureFixture) -> None:
+    """With a level by its severity, once it is committed."""
+    caplog.set_level(logging.INFO, "appliance.domain.journal")
+
+    def logged(*findings: Finding) -> list[tuple[int, str]]:
+        caplog.clear()
+        with appliance.store.session() as session:
+            update_alerts(session, "odd", findings)
+            assert not caplog.messages
+        return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+    critical = Finding("odd:one", "critical", "tank", "80 % is used", "Add vdevs")
+    assert logged(critical) == [(logging.ERROR, "alert raised (critical): odd:one: 80 % is used; remedy: Add vdevs")]
+    assert logged(Finding("odd:one", "critical", "tank", "81 % is used")) == [], "a new fill level is no news"
+    warning = Finding("odd:one", "warning", "tank", "70 % is used", "long " * 100)
+    assert logged(warning) == [(logging.WARNING, "alert changed (warning): odd:one: 70 % is used")]
+    assert logged() == [(logging.INFO, "alert cleared (warning): odd:one: 70 % is used")]
+    (line,) = logged(Finding("odd:two", "info", "tank", "x" * 5000))
+    assert line[0] == logging.INFO and len(line[1]) < 1100
+    caplog.clear()
+    with appliance.store.session() as session:
+        note(session, Finding("odd:three", "info", "tank", "a scrub ended"))
+    assert caplog.messages == ["alert raised (info): odd:three: a scrub ended"]
+    with pytest.raises(KeyError), appliance.store.session() as session:
+        update_alerts(session, "odd", [critical])
+        raise KeyError
+    assert len(caplog.messages) == 1, "the alert was not stored"
