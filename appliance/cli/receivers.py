@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`zvaai receiver`: webhooks, e-mail and syslog that get alerts."""
+"""`zvaai receiver`: webhooks and e-mail that get alerts."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ import typer
 from appliance.cli.client import FAILED
 from appliance.cli.shared import Run, ask_secret, noun
 
-receiver = noun("receiver", "Send alerts to webhooks, by e-mail and to syslog.")
+receiver = noun("receiver", "Send alerts to webhooks and by e-mail.")
 Severity = Annotated[str | None, typer.Option(help="info, warning or critical: alerts of this severity and above.")]
 Certificate = Annotated[Path | None, typer.Option(help="File (PEM) with the authority that signs the receiver's certificate.")]
 Sender = Annotated[str | None, typer.Option("--from", help="E-mail: address of the sender.")]
@@ -33,9 +33,7 @@ def list_receivers(run: Run) -> None:
 def create_receiver(
     run: Run,
     name: str,
-    url: Annotated[
-        str, typer.Argument(help="https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log")
-    ],
+    url: Annotated[str, typer.Argument(help="https://HOST/PATH, smtps://HOST or smtp://HOST")],
     severity: Severity = "warning",
     certificate: Certificate = None,
     sender: Sender = None,

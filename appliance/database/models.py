@@ -240,7 +240,7 @@ class Alert(Base):
 
 
 class Receiver(Base):
-    """Gets alerts of a severity and above: webhook, e-mail or syslog by the scheme of `url`.
+    """Gets alerts of a severity and above: webhook or e-mail by the scheme of `url`.
 
     `url` and `secret` are sealed: the latter signs for webhooks, or is the password of a mail server. `certificate` (PEM) is the
     authority's that signs the receiver's. `sender`, `recipients` and `user` are of e-mail.

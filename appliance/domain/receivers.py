@@ -33,11 +33,8 @@ WAITING = 1000
 """Limit of waiting deliveries of one destination; the oldest are dropped."""
 RETAINED = 200
 """Retained ended deliveries of one destination."""
-WEBHOOK, EMAIL, SYSLOG = "webhook", "email", "syslog"
-SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp"), SYSLOG: ("syslog", "syslog+tcp", "syslog+tls")}
-LOCAL_SYSLOG = "syslog:///dev/log"
-_PLAIN = ("http", "syslog", "syslog+tcp")
-"""`smtp` begins TLS by STARTTLS."""
+WEBHOOK, EMAIL = "webhook", "email"
+SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp")}
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 """Like HTML's input type "email": RFC 5322 without comments, quotes and domain literals."""
 PENDING, DELIVERED, FAILED, DROPPED, TESTING = "pending", "delivered", "failed", "dropped", "testing"
@@ -63,8 +60,7 @@ MailPassword = Annotated[str, Field(min_length=1, max_length=1024, pattern=ASCII
 class ReceiverCreate(Model):
     """A new receiver of alerts of a severity and above.
 
-    `url` is `https://HOST/PATH` of a webhook; `smtps://HOST[:465]`, or `smtp://HOST[:587]` with STARTTLS, of a mail server;
-    `syslog+tls://HOST[:6514]`, `syslog+tcp://HOST[:601]`, `syslog://HOST[:514]` by UDP, or `syslog:///dev/log` of this server.
+    `url` is `https://HOST/PATH` of a webhook, or `smtps://HOST[:465]`, or `smtp://HOST[:587]` with STARTTLS, of a mail server.
     `sender`, `recipients`, `user` and `password` are of e-mail.
     """
 
@@ -109,7 +105,7 @@ def kind_of(url: str) -> str:
 def check_url(url: str, plain_allowed: bool) -> None:
     """Its form. The address is checked at each delivery. Raises InvalidError."""
     hint = "" if plain_allowed else "; without TLS only to [alerts] trusted_networks in /etc/zvaai/appliance.toml"
-    allowed = f"https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log{hint}"
+    allowed = f"https://HOST/PATH, smtps://HOST or smtp://HOST{hint}"
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -117,17 +113,15 @@ def check_url(url: str, plain_allowed: bool) -> None:
         raise InvalidError("url", str(error), allowed) from error
     if not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidError("url", "it has characters that no URL has", allowed)
-    if url == LOCAL_SYSLOG:
-        return
     known = parts.scheme in {scheme for schemes in SCHEMES.values() for scheme in schemes}
     if not known or not parts.hostname or port == 0:
         raise InvalidError("url", "not the URL of a receiver", allowed)
-    if parts.scheme in _PLAIN and not plain_allowed:
+    if parts.scheme == "http" and not plain_allowed:  # smtp begins TLS by STARTTLS
         raise InvalidError("url", "it would go unencrypted", allowed)
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise InvalidError("url", "it has a user or a fragment", allowed)
     if kind_of(url) != WEBHOOK and (parts.path not in ("", "/") or parts.query):
-        raise InvalidError("url", "a mail or syslog server has no path", allowed)
+        raise InvalidError("url", "a mail server has no path", allowed)
 
 
 def check_mail(url: str, sender: str, recipients: Sequence[str], user: str | None, secret: str | None) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends alerts to receivers: webhooks, e-mail, syslog."""
+"""Sends alerts to receivers: webhooks and e-mail."""

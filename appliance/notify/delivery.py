@@ -5,8 +5,8 @@ import http.client
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from appliance.domain.receivers import EMAIL, WEBHOOK, kind_of
-from appliance.notify import connection, mail, syslog, webhook
+from appliance.domain.receivers import WEBHOOK, kind_of
+from appliance.notify import connection, mail, webhook
 from appliance.notify.connection import Network, NotAllowedError, Outcome
 from appliance.notify.message import read
 
@@ -37,13 +37,9 @@ def deliver(to: Destination, event: str, kind: str, body: str, trusted: Sequence
 
 
 def _try(to: Destination, event: str, kind: str, body: str, trusted: Sequence[Network]) -> Outcome:
-    how = kind_of(to.url)
-    if how == WEBHOOK:
+    if kind_of(to.url) == WEBHOOK:
         return webhook.post(to.url, to.secret, event, body, certificate=to.certificate, trusted=trusted)
-    message = read(event, kind, body)
-    if how == EMAIL:
-        return mail.send(
-            to.url, to.secret, message, sender=to.sender, recipients=to.recipients, user=to.user,
-            certificate=to.certificate, trusted=trusted,
-        )  # fmt: skip
-    return syslog.send(to.url, message, certificate=to.certificate, trusted=trusted)
+    return mail.send(
+        to.url, to.secret, read(event, kind, body), sender=to.sender, recipients=to.recipients, user=to.user,
+        certificate=to.certificate, trusted=trusted,
+    )  # fmt: skip

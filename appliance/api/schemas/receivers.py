@@ -26,12 +26,12 @@ class DeliveryResponse(Answer):
 
 
 class ReceiverResponse(Versioned):
-    """A receiver: webhook, e-mail or syslog by the scheme of its `url`."""
+    """A receiver: webhook or e-mail by the scheme of its `url`."""
 
     MEASURED = frozenset({"last_delivery", "waiting"})
     id: str
     name: str
-    kind: Literal["webhook", "email", "syslog"]
+    kind: Literal["webhook", "email"]
     url: str
     severity: Severity
     certificate: str | None

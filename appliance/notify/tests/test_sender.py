@@ -298,7 +298,7 @@ def test_without_the_key_a_webhook_is_reported_and_can_be_set_again(appliance: A
 
 def test_invalid_requests(appliance: Appliance, receiver_server: Receiver, tmp_path: Path) -> None:
     for url in ("ftp://receiver/", "https://", "https://user:word@receiver/", "https://receiver/#part", "https://a b/", "https://é/",
-                "https://receiver:99999/", "not at all"):  # fmt: skip
+                "https://receiver:99999/", "not at all", "syslog+tls://receiver", "syslog:///dev/log"):  # fmt: skip
         answer = appliance.request("POST", "/receivers", {"name": "one", "url": url})
         assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "url", url
     answer = appliance.request("POST", "/receivers", {"name": "one", "url": "https://receiver/", "certificate": "no PEM"})

@@ -110,7 +110,7 @@ export const system = {
   },
   receivers: {
     title: "Receivers of alerts",
-    lead: "Webhooks, e-mail and syslog.",
+    lead: "Webhooks and e-mail.",
     list: "Receivers of alerts",
     columns: { name: "Name", url: "Address", severity: "From", state: "State", last: "Last delivery" },
     empty: "No receiver gets alerts.",
@@ -144,7 +144,7 @@ export const system = {
     changed: (name: string) => `${name} was changed`,
     name: "Name",
     url: "Address",
-    urlHelp: "https://HOST/PATH, smtp://HOST or smtps://HOST for e-mail, syslog+tls://HOST or syslog:///dev/log",
+    urlHelp: "https://HOST/PATH, or for e-mail smtp://HOST or smtps://HOST",
     sender: "From",
     recipients: "To",
     recipientsHelp: "One e-mail address on each line",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Dialogs for receivers of alerts: webhooks, e-mail and syslog. */
+/** Dialogs for receivers of alerts: webhooks and e-mail. */
 
 import { Switch } from "@patternfly/react-core";
 import { useState } from "react";

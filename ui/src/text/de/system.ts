@@ -108,7 +108,7 @@ export const system: Texts["system"] = {
   },
   receivers: {
     title: "Empfänger von Alarmen",
-    lead: "Webhooks, E-Mail und Syslog.",
+    lead: "Webhooks und E-Mail.",
     list: "Empfänger von Alarmen",
     columns: { name: "Name", url: "Adresse", severity: "Ab", state: "Zustand", last: "Letzte Zustellung" },
     empty: "Kein Empfänger bekommt Alarme.",
@@ -139,7 +139,7 @@ export const system: Texts["system"] = {
     changed: (name) => `${name} wurde geändert`,
     name: "Name",
     url: "Adresse",
-    urlHelp: "https://HOST/PATH, smtp://HOST oder smtps://HOST für E-Mail, syslog+tls://HOST oder syslog:///dev/log",
+    urlHelp: "https://HOST/PATH, oder für E-Mail smtp://HOST oder smtps://HOST",
     sender: "Absender",
     recipients: "An",
     recipientsHelp: "Eine E-Mail-Adresse je Zeile",
