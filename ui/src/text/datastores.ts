@@ -283,7 +283,10 @@ export const datastores = {
         unaligned: ["Not aligned to blocks", "Nothing. Partial blocks at the ends of a copy are always copied."],
         other_pool: ["Source and destination lie in different pools", "Keep machines and their templates in one pool."],
         other_block_size: ["Source and destination have different block sizes", "Make datastores with the same block size."],
-        other_key: ["Source and destination are encrypted with different keys", "Keep them below one encryption root."],
+        other_key: [
+          "Source and destination are encrypted with different keys",
+          "Keep machines and their templates in one datastore.",
+        ],
         dirty: ["The source was written seconds before", "Nothing. Blocks can be cloned once they are on disk."],
         thick: ["Source or destination is thick", "Nothing: thick datastores share no blocks. Use thin ones for fast clones."],
         failed: ["OpenZFS refused the clone", "See the target's log: journalctl -u zvaai-target."],

@@ -291,7 +291,7 @@ export const datastores: Texts["datastores"] = {
         other_block_size: ["Quelle und Ziel haben verschiedene Blockgrößen", "Legen Sie Datastores mit derselben Blockgröße an."],
         other_key: [
           "Quelle und Ziel sind mit verschiedenen Schlüsseln verschlüsselt",
-          "Halten Sie beide unter einem Encryption Root.",
+          "Halten Sie Maschinen und ihre Vorlagen in einem Datastore.",
         ],
         dirty: [
           "Die Quelle wurde Sekunden vorher geschrieben",
