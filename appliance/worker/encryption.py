@@ -3,12 +3,13 @@
 
 import time
 from collections.abc import Iterable
+from shlex import quote
 
 from appliance.domain import datastores as domain
 from appliance.domain import encryption_keys
 from appliance.domain.datastores import Datastore
 from appliance.domain.encryption_keys import PoolKey
-from appliance.domain.errors import NotFoundError
+from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs.keys import PROPERTY
@@ -62,6 +63,16 @@ def check_exported(context: Context, stores: Iterable[Datastore], pool: str) -> 
     """Before another encrypted datastore is created. Raises ConflictError."""
     encrypted = sum(store.pool == pool and bool(store.dataset) and domain.is_below_root(store.dataset) for store in stores)
     encryption_keys.check_exported(listed(context, 60), pool, encrypted)
+
+
+def check_clone(context: Context, stores: Iterable[Datastore], store: Datastore) -> None:
+    """A clone has its origin's encryption root, and `zfs load-key` makes devices only below that. Raises ConflictError."""
+    root = store.encryption_root
+    if root and (root in {each.dataset for each in stores} or context.scan(60).volume(root) is not None):
+        new = quote(f"{store.pool}/{domain.ENCRYPTED}/{root.rsplit('/', 1)[1]}")
+        way = f"zfs rename {quote(root)} {new}; zfs change-key -i {new}"
+        reason = f"Cannot clone {store.name}: its encryption root {root} is no file system that a clone can lie below"
+        raise ConflictError(f"{reason}. Unmount it on its hosts, then move {root} below another encryption root: {way}")
 
 
 def update_alerts(context: Context, newest: float) -> None:

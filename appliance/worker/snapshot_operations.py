@@ -12,7 +12,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import identity, jobs, requests, retention, schedules
 from appliance.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from appliance.domain.jobs import Plan, Result
-from appliance.worker import steps, thick
+from appliance.worker import encryption, steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
 from appliance.worker.kinds import KINDS, Layout, Shown, check_fields, mount_path
@@ -331,6 +331,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
             _, snapshot = _snapshot_of(context, request.id, request.snapshot)
         else:
             snapshot = f"{store.dataset}@clone-{uuid[:8]}"
+        encryption.check_clone(context, stores, store)
         dataset = domain.dataset_name(domain.root_of(store.dataset, store.encryption_root), request.name, uuid)
         if store.thick:
             thick.check_properties(context, dataset, store.block_size if store.kind == domain.NFS else None)

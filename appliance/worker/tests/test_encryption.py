@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from simulators.appliance import GIB, PASSWORD, Appliance
 from simulators.target import TargetSimulator
 
@@ -87,6 +88,42 @@ def test_an_adopted_datastore_stays_below_the_root_of_its_key(appliance: Applian
     for dataset in (ROOT, "tank/secret/zvaai-deleted"):
         answer = appliance.request("POST", "/volumes/adopt", {"dataset": dataset, "name": "odd"})
         assert answer.status_code == 422 and "belongs to" in answer.text
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_an_encryption_root_is_cloned_only_below_another_root(kind: str, appliance: Appliance) -> None:
+    """OpenZFS gives a clone its origin's encryption root, so nothing could load the key of a clone elsewhere, or delete it."""
+    engine = appliance.simulator
+    appliance.datastore("plain", encrypted=True)
+    if kind == "vmfs":
+        engine.create_volume("tank/vm", GIB)
+        volume = engine.pool_state("tank").datasets["vm"]
+        volume.algorithm, volume.key_loaded = "aes-256-gcm", True
+    else:
+        engine.create_filesystem("tank/vm", key=bytes(32))
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/vm", "name": "vm"})["result"]["datastore"]
+    snapshots = engine.snapshots()
+    refused = appliance.request("POST", f"/datastores/{store}/clone", {"name": "clone"})
+    assert refused.status_code == 409 and f"zfs rename tank/vm {ROOT}/vm; zfs change-key -i {ROOT}/vm" in refused.text
+    assert engine.snapshots() == snapshots
+    # It can be deleted and restored.
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/zvaai-deleted/vm-")
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    # A clone by hand has the same root, and is refused too.
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    engine.snapshot([f"{dataset}@one"])
+    engine.clone(f"{dataset}@one", "tank/twin")
+    twin = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/twin", "name": "twin"})["result"]["datastore"]
+    assert appliance.request("POST", f"/datastores/{twin}/clone", {"name": "clone"}).status_code == 409
+    # After the remedy.
+    engine.rename(dataset, f"{ROOT}/vm")
+    engine.pool_state("tank").datasets["zvaai-encrypted/vm"].algorithm = None  # zfs change-key -i
+    appliance.request("POST", "/reconcile")
+    for each in (store, twin):
+        clone = appliance.job("POST", f"/datastores/{each}/clone", {"name": "clone"})["result"]["datastore"]
+        assert appliance.get(f"/datastores/{clone}")["dataset"].startswith(f"{ROOT}/clone-")
+        appliance.job("DELETE", f"/datastores/{clone}")
 
 
 def test_without_the_key_of_another_root_the_remedy_loads_a_raw_key_too(appliance: Appliance) -> None:

@@ -207,9 +207,13 @@ class Core:
             at = parent_of(at)
 
     def encryption_root(self, pool: PoolState, path: str) -> tuple[str, DatasetState] | None:
-        """The encryption root, or None for an unencrypted dataset."""
+        """The encryption root, or None for an unencrypted dataset. A clone has its origin's (zfs-load-key(8))."""
         at = path
         while pool.datasets[at].algorithm is None:
+            origin = self.snapshot_by_guid(pool, pool.datasets[at].origin) if pool.datasets[at].origin else None
+            if origin is not None:
+                at = origin[0]
+                continue
             if not at or pool.datasets[at].local.get("encryption") == "off":
                 return None
             at = parent_of(at)

@@ -314,6 +314,9 @@ class Datasets(Core):
         for moved in origin.snapshots[: index + 1]:
             if moved.tag in taken:
                 raise SnapshotExists(f"{name}@{moved.tag}")
+        if origin.algorithm is not None:  # the clone becomes the encryption root in its place
+            clone.algorithm, clone.key_digest, clone.key_loaded = origin.algorithm, origin.key_digest, origin.key_loaded
+            origin.algorithm, origin.key_digest, origin.key_loaded = None, "", False
         clone.origin, origin.origin = origin.origin, clone.origin
         clone.snapshots = origin.snapshots[: index + 1] + clone.snapshots
         origin.snapshots = origin.snapshots[index + 1 :]

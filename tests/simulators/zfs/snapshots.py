@@ -186,8 +186,6 @@ class Snapshots(PropertiesAndKeys):
         made = DatasetState(guid=self.new_guid(), createtxg=pool.txg, creation=self.now(), local=without_none(local))
         made.origin, made.blocks = source.guid, source.blocks
         made.volsize, made.volblocksize = source.volsize, origin.volblocksize
-        if root and (self.encryption_root(pool, parent_of(path)) or ("",))[0] != root[0]:
-            made.algorithm, made.key_digest, made.key_loaded = root[1].algorithm, root[1].key_digest, True
         self.need_room(pool, parent_of(path), max(size_of(made, "reservation"), size_of(made, "refreservation")), name)
         pool.datasets[path] = made
         self.touched()

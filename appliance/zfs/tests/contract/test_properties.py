@@ -198,6 +198,24 @@ def test_encryption(rig: Rig) -> None:
     rig.engine.create_filesystem(f"{name}/more")
 
 
+def test_a_clone_has_the_encryption_root_of_its_origin(rig: Rig) -> None:
+    """Wherever it lies. A promotion makes it the root itself."""
+    name, clone = rig.name("enc"), rig.name("clone")
+    rig.engine.create_filesystem(name, properties={"mountpoint": "none"}, key=RAW)
+    rig.engine.snapshot([f"{name}@s"])
+    rig.engine.clone(f"{name}@s", clone, properties={"mountpoint": "none"})
+
+    def roots() -> list[str | None]:
+        states = [rig.engine.filesystem(each).encryption for each in (name, clone)]
+        return [state.root if state else None for state in states]
+
+    assert roots() == [name, name]
+    with pytest.raises(NotEncryptionRoot):
+        rig.engine.load_key(clone, RAW)
+    rig.engine.promote(clone)
+    assert roots() == [clone, clone]
+
+
 def test_not_encrypted(rig: Rig) -> None:
     name = rig.filesystem()
     with pytest.raises(NotEncryptionRoot) as caught:
