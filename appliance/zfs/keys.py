@@ -128,7 +128,10 @@ class StoredKeys(Keys):
         """
         if len(key) != KEY_BYTES:
             raise errors.WrongKey(name)
-        identifier = self._identifier(name)
+        try:
+            identifier = self._identifier(name)
+        except errors.NoStoredKey:  # a replica that was sent without properties
+            identifier = str(uuid.uuid4())
         with contextlib.suppress(errors.KeyLoaded):  # the same key
             self._engine.load_key(name, key)
         now = int(time.time())

@@ -191,6 +191,21 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     assert not [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
 
 
+def test_the_key_of_a_replica_without_properties_is_entered(appliance: Appliance) -> None:
+    """`zfs send -w` without -p: nothing names its key."""
+    properties, secret = {"canmount": "off", "mountpoint": "none"}, bytes(range(32))
+    appliance.simulator.create_filesystem(ROOT, properties=properties, key=secret)
+    appliance.simulator.unload_key(ROOT)
+    appliance.request("POST", "/reconcile")
+    wrong = appliance.request("PUT", "/encryption-keys/tank", {"secret": "00" * 32})
+    assert wrong.status_code == 422 and "zvaai:key" not in appliance.simulator.properties(ROOT)
+    entered = appliance.request("PUT", "/encryption-keys/tank", {"secret": secret.hex()})
+    assert entered.status_code == 200, entered.text
+    appliance.request("POST", "/reconcile")
+    assert key(appliance)["stored"] and key(appliance)["key_status"] == "available"
+    appliance.datastore("secret", encrypted=True)
+
+
 def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> None:
     def check() -> Any:
         return next((check for check in appliance.get("/readiness")["checks"] if check["id"] == "key"), None)
