@@ -206,10 +206,10 @@ class Reconciling:
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
-        """Loads the keys of datastores, so that their devices appear; returns the failures."""
+        """Loads the keys of datastores, so that their devices appear and deleted ones can be restored; returns the failures."""
         locked: dict[str, list[Datastore]] = {}
         for store in stores:
-            if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
+            if store.state in ("active", "deleted") and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
                 locked.setdefault(store.encryption_root, []).append(store)
         failures: list[planes.Failure] = []
         for root, waiting in locked.items():
@@ -218,7 +218,7 @@ class Reconciling:
             except (zfs.EngineUnavailable, zfs.Timeout) as error:
                 raise domain_error(error) from error
             except zfs.ZfsError as error:
-                for store in waiting:
+                for store in (store for store in waiting if store.state == "active"):
                     text = f"Datastore {store.name} is not served, because its key is not loaded: {error}"
                     is_ours, load = root == f"{store.pool}/{domain.ENCRYPTED}", f"zfs load-key {quote(root)}"
                     others = f"{load}; zvaai reconcile. For a key that zvaai exported, the first command is: xxd -r -p | {load}"

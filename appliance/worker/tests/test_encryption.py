@@ -161,8 +161,16 @@ def test_an_nfs_datastore_too(appliance: Appliance) -> None:
     appliance.request("POST", "/reconcile")
     assert appliance.simulator.filesystem(dataset).mounted and key(appliance)["key_status"] == "available"
     appliance.job("DELETE", f"/datastores/{store}")
+    # The restore mounts it: its key is loaded after an import, also if no other datastore needs it.
+    appliance.simulator.unload_key(ROOT)
+    appliance.request("POST", "/reconcile")
     appliance.job("POST", f"/datastores/{store}/restore", {})
     appliance.job("DELETE", f"/datastores/{store}")
+    # Without its key a deleted one raises no alert.
+    next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
+    appliance.simulator.unload_key(ROOT)
+    appliance.request("POST", "/reconcile")
+    assert not [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
     appliance.job("POST", f"/datastores/{store}/purge")
     assert appliance.get("/filesystems")["items"] == []
 
