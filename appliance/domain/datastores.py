@@ -336,7 +336,7 @@ def root_of(dataset: str, encryption_root: str | None) -> str:
 
 
 def is_below_root(dataset: str) -> bool:
-    return dataset.split("/")[1] == ENCRYPTED
+    return dataset.split("/")[1:2] == [ENCRYPTED]
 
 
 def trash_name(root: str, dataset: str) -> str:

@@ -59,6 +59,14 @@ def test_all_operations_with_one_key(appliance: Appliance) -> None:
     assert len(appliance.simulator.volumes(ROOT)) == 2
 
 
+def test_a_pools_root_file_system_with_an_identity_is_no_obstacle(appliance: Appliance) -> None:
+    """As after `zfs receive -F` of a datastore with its properties into a pool."""
+    appliance.simulator.set_properties("tank", {"zvaai:uuid": "5b0f2a3e-9c1d-4c51-8a6e-2f2f6c1c0d11", "zvaai:name": "odd"})
+    appliance.request("POST", "/reconcile")
+    assert [each["dataset"] for each in appliance.get("/datastores")["items"]] == ["tank"]
+    appliance.datastore("secret", encrypted=True)
+
+
 def test_reservations_need_no_key_of_the_pools_root(appliance: Appliance) -> None:
     root = appliance.simulator.pool_state("tank").datasets[""]
     root.algorithm, root.key_loaded = "aes-256-gcm", True
