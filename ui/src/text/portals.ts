@@ -17,6 +17,7 @@ export const portals = {
   advertised: "Address that discovery reports",
   advertisedHelp: "Only behind address translation",
   replaces: "Takes the place of",
+  replacesHelp: "A portal at every address, such as 0.0.0.0:3260, excludes all others at its port. Replace it first.",
   replacesNone: "No portal",
   created: (portal: string) => `The target listens at ${portal}`,
   change: "Change",

@@ -157,7 +157,17 @@ impl Server {
         let Some(acceptor) = &self.acceptor else {
             return Ok(());
         };
-        let listener = listen_at(requested.address).map_err(listen)?;
+        let listener = listen_at(requested.address).map_err(|error| {
+            let other = open
+                .iter()
+                .find(|portal| is_in_the_way(portal.actual, requested));
+            listen(match other {
+                Some(other) if error.kind() == io::ErrorKind::AddrInUse => {
+                    in_use_by(other.actual.address)
+                }
+                _ => error,
+            })
+        })?;
         let actual = Portal {
             address: listener.local_addr().map_err(listen)?,
             ..requested
@@ -256,6 +266,12 @@ fn is_in_the_way(first: Portal, other: Portal) -> bool {
     let overlap =
         first.ip() == other.ip() || first.ip().is_unspecified() || other.ip().is_unspecified();
     first.port() == other.port() && other.port() != 0 && same_family && overlap
+}
+
+/// "Address already in use", with the portal that has it and what to do.
+fn in_use_by(other: SocketAddr) -> io::Error {
+    let reason = format!("the portal {other} has this port; replace that portal");
+    io::Error::new(io::ErrorKind::AddrInUse, reason)
 }
 
 impl Drop for Server {

@@ -134,11 +134,19 @@ function Fields({ values, change, problem }: FieldsProps) {
   );
 }
 
+/** The portal that a new one must replace, or "": at every address of its family and at its port, it excludes all others. */
+function inTheWay(typed: string, portals: readonly Portal[]): string {
+  const colon = typed.lastIndexOf(":");
+  const every = `${typed.startsWith("[") ? "[::]" : "0.0.0.0"}${typed.slice(colon)}`;
+  return colon > 0 && typed !== every && portals.some((portal) => portal.address === every) ? every : "";
+}
+
 const isNumber = (typed: string) => /^[0-9]{1,5}$/.test(typed);
 
 function AddPortal({ portals, onClose }: { readonly portals: readonly Portal[]; readonly onClose: () => void }) {
   const [values, change] = useForm<Values>({ address: "", group_tag: "1", advertised: "" });
-  const [replaces, setReplaces] = useState("");
+  const [chosen, setReplaces] = useState<string | null>(null);
+  const replaces = chosen ?? inTheWay(values.address, portals);
   return (
     <ChangeDialog
       title={words.createTitle}
@@ -163,6 +171,7 @@ function AddPortal({ portals, onClose }: { readonly portals: readonly Portal[]; 
           <ChoiceField
             id="portal-replaces"
             label={words.replaces}
+            help={words.replacesHelp}
             value={replaces}
             options={[["", words.replacesNone], ...portals.map((portal) => [portal.address, portal.address] as const)]}
             onChange={setReplaces}

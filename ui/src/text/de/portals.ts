@@ -25,6 +25,8 @@ export const portals: Texts["portals"] = {
   advertised: "Adresse, die die Discovery meldet",
   advertisedHelp: "Nur hinter Adressübersetzung (NAT)",
   replaces: "Ersetzt",
+  replacesHelp:
+    "Ein Portal an jeder Adresse, etwa 0.0.0.0:3260, schließt alle anderen an seinem Port aus. Ersetzen Sie es zuerst.",
   replacesNone: "Kein Portal",
   created: (portal) => `Das Target lauscht an ${portal}`,
   change: "Ändern",

@@ -656,6 +656,34 @@ fn portals_come_and_go_in_both_families() {
 }
 
 #[test]
+fn a_refused_portal_names_the_portal_that_has_its_port() {
+    let fixture = Fixture::new();
+    let portal = |address| iscsi::Portal {
+        address,
+        group_tag: 7,
+        advertised: None,
+    };
+    let every = portal("0.0.0.0:0".parse().unwrap());
+    fixture.server.set_portals(&[every]).unwrap();
+    let open = fixture.server.portals()[0].address;
+    let second = portal(std::net::SocketAddr::new(
+        [127, 0, 0, 1].into(),
+        open.port(),
+    ));
+    let error = fixture.server.set_portals(&[every, second]).unwrap_err();
+    let reason = format!("the portal {open} has this port; replace that portal");
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen at {}: {reason}", second.address)
+    );
+    // Another program's portal has no name here.
+    let foreign = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = portal(foreign.local_addr().unwrap());
+    let error = fixture.server.set_portals(&[every, taken]).unwrap_err();
+    assert!(error.to_string().contains("os error"), "{error}");
+}
+
+#[test]
 fn a_portal_changes_its_group_at_its_address() {
     let fixture = Fixture::new();
     fixture.server.set_portals(&[]).unwrap();
