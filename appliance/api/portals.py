@@ -7,7 +7,7 @@ from appliance.api.schemas.common import EmptyResponse, ForceQuery, ListQuery, P
 from appliance.api.schemas.portals import PortalCreate, PortalResponse, PortalUpdate
 from appliance.dataplane.target import Portal
 from appliance.domain.access import Role
-from appliance.domain.addresses import Address, join_portal, local_addresses, reachable, split_portal
+from appliance.domain.addresses import Address, join_portal, local_addresses, obstacle, reachable, split_portal
 from appliance.domain.errors import InvalidError, NotFoundError
 from appliance.worker import portals
 
@@ -19,7 +19,9 @@ _EXAMPLES = "192.0.2.1:3260 or [2001:db8::1]:3260"
 def _shown(portal: Portal, local: list[Address]) -> PortalResponse:
     interfaces = {address.address: address.interface for address in local}
     used = [split_portal(portal_address)[0] for portal_address in reachable([portal.address], local)]
-    return PortalResponse(**vars(portal), interfaces=sorted({interfaces[address] for address in used if address in interfaces}))
+    reached = sorted({interfaces[address] for address in used if address in interfaces})
+    reason = portal.problem or obstacle(portal.address, local)
+    return PortalResponse(**vars(portal) | {"problem": reason}, interfaces=reached)
 
 
 def _checked(field: str, portal: str) -> str:

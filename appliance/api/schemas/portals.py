@@ -23,7 +23,7 @@ class PortalResponse(Answer):
     interfaces: list[str]
     """Network interfaces by which hosts reach it."""
     problem: str
-    """Why the target does not listen there, or empty."""
+    """Why hosts do not reach it, or empty."""
 
 
 class PortalCreate(Model):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of portals that would take the path of a logged-in host away."""
+"""Changes of portals that would take the path of a logged-in host away, and portals that no host reaches."""
 
 import pytest
 from simulators.appliance import Appliance
 from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LoggedIn, Portal
+from appliance.domain.addresses import Address
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 USED, OTHER, EVERY, EVERY_6 = "192.0.2.1:3260", "192.0.2.2:3260", "0.0.0.0:3260", "[::]:3260"
@@ -37,3 +38,19 @@ def test_a_host_retains_a_portal_at_its_address(
         assert appliance.request("PATCH", f"/portals/{removed}", elsewhere).status_code == 409
         assert appliance.request("PATCH", f"/portals/{removed}", {"group_tag": 1}).status_code == 200
         assert appliance.request("PATCH", f"/portals/{removed}", elsewhere | {"force": True}).status_code == 200
+
+
+def test_a_portal_without_its_address_or_link_has_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target does not notice: the socket stays."""
+    local = [Address("eth0", "192.0.2.1"), Address("eth1", "192.0.2.2", linked=False)]
+    monkeypatch.setattr("appliance.api.portals.local_addresses", lambda: local)
+    assert isinstance(appliance.target, TargetSimulator)
+    failed = Portal("192.0.2.4:3260", problem="cannot listen there")
+    appliance.target.listening = [Portal(USED), Portal(OTHER), Portal("192.0.2.3:3260"), failed, Portal(EVERY_6)]
+    assert {portal["address"]: portal["problem"] for portal in appliance.get("/portals")["items"]} == {
+        USED: "",
+        OTHER: "its network interface eth1 has no link",
+        "192.0.2.3:3260": "this server does not have its address",
+        failed.address: "cannot listen there",
+        EVERY_6: "",
+    }
