@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from simulators.appliance import Appliance, running
 
 from appliance.domain import secrets
-from appliance.worker import alerts
+from appliance.worker import alerts, network
 
 # The same inputs each time, or those of the seed of tests/run (--hypothesis-seed), without a time limit.
 _fixed_seed = "ZVAAI_SEED" not in os.environ
@@ -24,6 +24,14 @@ def quick_passwords() -> Iterator[None]:
     """Cheap password hashes: a real one takes 64 MiB and a tenth of a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def links_are_up() -> Iterator[None]:
+    """Cables of the machine that runs the tests raise no alerts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "lost_links", dict)
         yield
 
 

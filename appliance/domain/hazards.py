@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS,
-portals, a clock that is not synchronized, ZED."""
+portals, links, a clock that is not synchronized, ZED."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from appliance.updates import without_openzfs
 from appliance.zfs.names import zvol_link
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
-PORTALS, CLOCK, ZED = "portals", "clock", "zed"
+PORTALS, LINKS, CLOCK, ZED = "portals", "links", "clock", "zed"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -150,3 +150,18 @@ def portal_remedy(portal: str) -> str:
         "If its address or link is away, bring it back: zvaai network show. If a program has the port, stop that: ss -ltnp. "
         f"Or change the portal: zvaai portal change {name} --address ADDRESS:3260. Or: zvaai portal remove {name}"
     )
+
+
+def of_links(lost: Mapping[str, str]) -> list[Finding]:
+    """Findings about network interfaces without a link, by name, each with its use."""
+    return [
+        Finding(
+            f"{LINKS}:{interface}",
+            "warning",
+            "appliance",
+            f"The network interface {interface}, {use}, has no link: hosts lose this path to the server",
+            "Check cable and switch port: zvaai network show. If it is unplugged on purpose, take it out of the bond or remove "
+            "its address, or acknowledge this alert",
+        )
+        for interface, use in lost.items()
+    ]

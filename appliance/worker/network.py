@@ -17,6 +17,8 @@ from appliance.domain.errors import UnavailableError
 
 _TIMEOUT_S = 10
 _TIME = "org.freedesktop.timedate1"
+_OUTWARD = ("ethernet", "bond", "vlan")
+"""Kinds of interfaces that lead out of this server."""
 _RESOLVERS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 """The first contains the real servers if systemd-resolved is the local one."""
 
@@ -113,6 +115,27 @@ def _interface(link: _Link, members: list[str]) -> InterfaceResponse:
         addresses=[f"{address.local}/{address.prefixlen}" for address in link.addr_info if address.scope != "link"],
         members=members, detail=detail,
     )  # fmt: skip
+
+
+def lost_links() -> dict[str, str]:
+    """Interfaces in use without a link, by name, each with its use: members of bonds, and interfaces with an address.
+
+    Only network cards, and bonds, VLANs and bridges on them: a bridge of containers has no link while none runs. Raises
+    UnavailableError.
+    """
+    all_ = {interface.name: interface for interface in interfaces()}
+    bonds = {member: bond for bond in all_.values() if bond.kind == "bond" for member in bond.members}
+    lost = {}
+    for name, interface in all_.items():
+        lower = interface.members if interface.kind == "bridge" else [name]
+        if interface.state != "no link" or not any(all_[each].kind in _OUTWARD for each in lower):
+            continue
+        addresses = ", ".join(address.partition("/")[0] for address in interface.addresses)
+        if name in bonds and bonds[name].state != "down":
+            lost[name] = f"a member of {bonds[name].name}"
+        elif addresses:
+            lost[name] = f"with the address {addresses}"
+    return lost
 
 
 def _speed(name: str) -> int | None:

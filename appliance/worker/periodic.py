@@ -82,6 +82,8 @@ class Periodic:
                     note(session, hazards.renewed(certificate))
         if time.monotonic() > NETWORK_S:
             self._portals()
+            with contextlib.suppress(UnavailableError):
+                self._context.alerts.update(hazards.LINKS, hazards.of_links(network.lost_links()))
         self._clock(time.monotonic())
         unit = network.properties(self._context.configuration.nfs.bus, *_ZED)
         if unit:

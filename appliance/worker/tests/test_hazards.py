@@ -17,6 +17,7 @@ from appliance.dataplane.target import Portal
 from appliance.domain import disks, hazards
 from appliance.domain.addresses import Address
 from appliance.domain.certificate import Certificate, describe
+from appliance.domain.errors import UnavailableError
 from appliance.worker import periodic
 from appliance.worker.network import ClockResponse
 from appliance.zfs.model import DiskHealth
@@ -67,6 +68,21 @@ def test_a_portal_that_hosts_do_not_reach_is_an_alert(appliance: Appliance, monk
     assert "192.0.2.2:3261: the port is in use" in failed["text"]
     appliance.target.listening = [Portal("0.0.0.0:3260")]
     assert alerts(appliance, hazards.PORTALS) == []
+
+
+def test_a_lost_link_is_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = {"eth1": "a member of bond0"}
+    monkeypatch.setattr("appliance.worker.network.lost_links", lambda: lost)
+    (alert,) = alerts(appliance, hazards.LINKS)
+    assert alert["severity"] == "warning" and "eth1, a member of bond0, has no link" in alert["text"]
+
+    def unknown() -> dict[str, str]:
+        raise UnavailableError("ip does not answer")
+
+    monkeypatch.setattr("appliance.worker.network.lost_links", unknown)
+    assert alerts(appliance, hazards.LINKS) == [alert], "nobody knows better"
+    monkeypatch.setattr("appliance.worker.network.lost_links", dict)
+    assert alerts(appliance, hazards.LINKS) == []
 
 
 def test_a_clock_that_is_not_synchronized_is_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
