@@ -23,6 +23,7 @@ from support.authority import Authority, pem_of
 from support.guide import Guide
 from support.programs import wait_for
 from support.storage_server import (
+    ADDRESS,
     HOST_ADDRESS,
     INITIATOR,
     PASSWORD,
@@ -339,6 +340,15 @@ def test_set_up_by_a_seed_file(server: Machine) -> None:
 def issuer(server: Machine) -> str:
     """Who has signed the certificate that the console has."""
     return server.run("openssl s_client -connect localhost:8443 </dev/null 2>/dev/null | openssl x509 -noout -issuer")
+
+
+def test_change_an_address(server: Machine) -> None:
+    """The portal at every address becomes one at a single address. Hosts write by it."""
+    names = {"OLD": "0.0.0.0", "NEW": ADDRESS}
+    GUIDE.run(server, "zvaai portal change OLD:3260 --address NEW:3260 --force", names)
+    assert [portal["address"] for portal in zvaai(server, "portal", "list")] == [f"{ADDRESS}:3260"]
+    hosts_write(server)
+    zvaai(server, "portal", "change", f"{ADDRESS}:3260", "--address", "0.0.0.0:3260", "--force")
 
 
 def test_certificates(server: Machine) -> None:
