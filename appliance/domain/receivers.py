@@ -279,16 +279,17 @@ def next_due(session: Session) -> float | None:
 
 
 def ended(
-    session: Session, delivery_id: int, status: int | None, problem: str | None, now: float, *, refused: bool = False
-) -> Delivery | None:
-    """How a try ended; None when its receiver was deleted meanwhile."""
+    session: Session, delivery_id: int, status: int | None, problem: str | None, now: float, *,
+    refused: bool = False, partial: bool = False,
+) -> Delivery | None:  # fmt: skip
+    """How a try ended; None when its receiver was deleted meanwhile. A partial one is not repeated; as a test it fails."""
     tried = session.get(Delivery, delivery_id)
     if tried is None:
         return None
     tried.attempts += 1
     tried.status, tried.problem = status, problem
     tried.refusals = tried.refusals + 1 if refused else 0
-    if problem is None:
+    if problem is None or (partial and tried.state != TESTING):
         tried.state, tried.ended_at = DELIVERED, now
         waiting = update(Delivery).where(Delivery.receiver_id == tried.receiver_id, Delivery.state == PENDING)
         session.execute(waiting.values(due_at=now))

@@ -29,13 +29,15 @@ MOST_ADDRESSES = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one attempt. It is delivered if there is no problem."""
+    """Result of one attempt. It is delivered if there is no problem, or if it is partial."""
 
     status: int | None
     """Status of the receiver's answer, by HTTP or SMTP; None without an answer."""
     problem: str | None
     refused: bool = False
     """The receiver answered that it will not take it: trying again hardly helps."""
+    partial: bool = False
+    """Some recipients have it, and would get it again with each attempt. The problem is of the others."""
 
 
 class NotAllowedError(Exception):

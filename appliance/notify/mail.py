@@ -5,6 +5,7 @@ Without STARTTLS nothing is sent, but to trusted networks. The event identifies 
 the same Message-ID.
 """
 
+import contextlib
 import smtplib
 import socket
 import ssl
@@ -78,17 +79,17 @@ def send(
             if user is not None:
                 smtp.login(user, password)
             lost = smtp.send_message(mail, sender, recipients)
-            smtp.quit()
+            with contextlib.suppress(OSError):  # the mail is accepted, whatever becomes of QUIT
+                smtp.quit()
         except smtplib.SMTPResponseException as error:
             text = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else str(error.smtp_error)
             return Outcome(error.smtp_code, f"the mail server answered {error.smtp_code} {text}"[:500], error.smtp_code >= 500)
         except smtplib.SMTPRecipientsRefused as error:
-            lost = error.recipients
-            if len(lost) == len(recipients):
-                return _refused(lost)
-    return _refused(lost) if lost else Outcome(250, None)
+            return _refused(error.recipients, partial=False)
+    return _refused(lost, partial=True) if lost else Outcome(250, None)
 
 
-def _refused(lost: dict[str, tuple[int, bytes]]) -> Outcome:
+def _refused(lost: dict[str, tuple[int, bytes]], *, partial: bool) -> Outcome:
     name, (code, text) = next(iter(lost.items()))
-    return Outcome(code, f"the mail server refused {name}: {code} {text.decode(errors='replace')}"[:500], code >= 500)
+    problem = f"the mail server refused {name}: {code} {text.decode(errors='replace')}"[:500]
+    return Outcome(code, problem, refused=code >= 500, partial=partial)

@@ -81,7 +81,9 @@ class Sender:
         if outcome.problem is not None:
             _log.warning("receiver %s: %s", receiver.name, outcome.problem)
         with self._store.session() as session:
-            tried = receivers.ended(session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused)
+            tried = receivers.ended(
+                session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused, partial=outcome.partial
+            )
             if tried is not None and (tried.kind != "test" or tried.problem is None):
                 self._update_alert(session, receiver, tried)
 
@@ -91,7 +93,9 @@ class Sender:
         if tried.problem is not None:
             if tried.attempts < _REPORTED_AFTER and tried.state == receivers.PENDING:
                 return
-            text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
+            partial = tried.state == receivers.DELIVERED
+            who = f"some recipients of {receiver.name} do not get" if partial else f"receiver {receiver.name} does not get"
+            text = f"{who} alerts: {tried.problem}"
             commands = (f"zvaai receiver {verb} {quote(receiver.name)}" for verb in ("deliveries", "test"))
             remedy = f"Check its address and the network. Run: {'; '.join(commands)}"
             findings = [Finding(f"{area}:failing", "warning", receiver.name, text, remedy)]

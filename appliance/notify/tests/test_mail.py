@@ -47,6 +47,8 @@ class MailServer:
     users: list[str] = field(default_factory=list)
     refuses: str | None = None
     """An answer to DATA."""
+    hangs_up: bool = False
+    """Whether it closes the connection at QUIT without an answer."""
 
     def authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
         """Accepts the one password."""
@@ -70,6 +72,12 @@ class MailServer:
         self.to.append(list(envelope.rcpt_tos))
         self.encrypted.append(server.transport.get_extra_info("sslcontext") is not None)
         return "250 OK"
+
+    async def handle_QUIT(self, server: Any, _session: Any, _envelope: Any) -> str:  # noqa: N802
+        """Answers, or hangs up."""
+        if self.hangs_up:
+            server.transport.abort()
+        return "221 Bye"
 
 
 @contextlib.contextmanager
@@ -219,6 +227,28 @@ def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Pat
             assert sent(appliance, now + 10 + 4000 * (attempt + 1)) == 1
         states = [delivery["state"] for delivery in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
         assert states == ["failed", "delivered"]
+
+
+def test_a_refused_recipient_does_not_repeat_the_mail_for_others(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "smtp") as mail:
+        path = f"/receivers/{receiver(appliance, mail, 'smtp', recipients=[OPS, 'nobody@example.com'])}"
+        raised_and_cleared(appliance)
+        turns = [sent(appliance, time.time() + 4000 * turn) for turn in range(10)]
+        assert turns == [1, 1] + [0] * 8 and mail.to == [[OPS]] * 2
+        ended = appliance.get(f"{path}/deliveries")["items"]
+        assert {delivery["state"] for delivery in ended} == {"delivered"} and "nobody@example.com" in ended[0]["problem"]
+        (alert,) = (alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-"))
+        assert "some recipients of mail do not get alerts" in alert["text"] and "nobody@example.com" in alert["text"]
+        tested = appliance.request("POST", f"{path}/test").json
+        assert tested is not None and tested["state"] == "failed" and "nobody@example.com" in tested["problem"]
+
+
+def test_an_accepted_mail_is_delivered_without_an_answer_to_quit(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "smtp") as mail:
+        path = f"/receivers/{receiver(appliance, mail, 'smtp')}"
+        mail.hangs_up = True
+        tested = appliance.request("POST", f"{path}/test").json
+        assert tested is not None and (tested["state"], tested["problem"]) == ("delivered", None) and len(mail.mails) == 1
 
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp"])
