@@ -26,11 +26,20 @@ class _Smtp(smtplib.SMTP):
 
     def __init__(self, host: str, port: int, bounded: Bounded, addresses: Sequence[str], context: ssl.SSLContext | None) -> None:
         self._bounded, self._addresses, self._encrypted = bounded, addresses, context
-        super().__init__(host, port)
+        super().__init__(host, port, socket.gethostname())  # else smtplib waits for DNS, without a time limit
+        assert self.sock is not None
+        self.local_hostname = greeting(self.local_hostname, str(self.sock.getsockname()[0]))
 
     def _get_socket(self, host: str, port: int, _timeout: float) -> socket.socket:
         stream = self._bounded.connect(self._addresses, port)
         return stream if self._encrypted is None else self._bounded.encrypt(self._encrypted, host)
+
+
+def greeting(name: str, address: str) -> str:
+    """The name for EHLO: a name with a domain, else the address as a literal (RFC 5321 4.1.3)."""
+    if "." in name:
+        return name
+    return f"[IPv6:{address.split('%', 1)[0]}]" if ":" in address else f"[{address}]"
 
 
 def compose(message: Message, sender: str, recipients: Sequence[str], host: str) -> EmailMessage:
@@ -61,7 +70,7 @@ def send(
     host = parts.hostname or ""
     port = parts.port or PORTS[parts.scheme]
     context = context_for(certificate)
-    mail = compose(message, sender, recipients, socket.getfqdn())
+    mail = compose(message, sender, recipients, socket.gethostname())
     with connecting(host, port, False, trusted) as (bounded, addresses):
         try:
             smtp = _Smtp(host, port, bounded, addresses, context if parts.scheme == "smtps" else None)

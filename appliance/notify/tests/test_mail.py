@@ -27,7 +27,7 @@ from appliance.domain.journal import Finding, update_alerts
 from appliance.notify import connection
 from appliance.notify import message as notice
 from appliance.notify.delivery import Destination, deliver
-from appliance.notify.mail import compose
+from appliance.notify.mail import compose, greeting
 from appliance.notify.sender import Sender
 
 TRUSTED = (ip_network("127.0.0.0/8"),)
@@ -45,6 +45,8 @@ class MailServer:
     to: list[list[str]] = field(default_factory=list)
     encrypted: list[bool] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
+    greetings: list[str] = field(default_factory=list)
+    """The names that clients give in EHLO."""
     refuses: str | None = None
     """An answer to DATA."""
     hangs_up: bool = False
@@ -64,12 +66,13 @@ class MailServer:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         """Keeps the mail."""
         if self.refuses is not None:
             return self.refuses
         self.mails.append(email.message_from_bytes(envelope.content))
         self.to.append(list(envelope.rcpt_tos))
+        self.greetings.append(session.host_name)
         self.encrypted.append(server.transport.get_extra_info("sslcontext") is not None)
         return "250 OK"
 
@@ -154,6 +157,27 @@ def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path:
     assert isinstance(payload, bytes) and "Remedy:   zvaai pool show tank" in payload.decode()
     assert first["Auto-Submitted"] == "auto-generated" and first["References"] == second["References"]
     assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
+
+
+def test_no_mail_waits_for_a_name_server(appliance: Appliance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: Any) -> str:
+        raise AssertionError("a mail waits for a name server")
+
+    monkeypatch.setattr("socket.getfqdn", unanswered)
+    monkeypatch.setattr("socket.gethostbyname", unanswered)
+    with mail_server(tmp_path, "smtp") as mail:
+        receiver(appliance, mail, "smtp")
+        raised_and_cleared(appliance)
+        for name in ("zvaai1", "zvaai1.example.com"):
+            monkeypatch.setattr("socket.gethostname", lambda name=name: name)
+            assert sent(appliance) == 1
+    assert mail.greetings == ["[127.0.0.1]", "zvaai1.example.com"]
+    assert [str(copy["Subject"])[:14] for copy in mail.mails] == ["[zvaai zvaai1]", "[zvaai zvaai1."]
+
+
+def test_the_greeting_has_an_address_without_a_domain() -> None:
+    assert greeting("zvaai1", "192.0.2.1") == "[192.0.2.1]"
+    assert greeting("zvaai1", "fe80::1%eth0") == "[IPv6:fe80::1]"
 
 
 def test_a_text_of_several_lines_is_one_subject() -> None:
