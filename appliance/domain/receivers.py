@@ -11,6 +11,7 @@ import json
 import random
 import re
 import secrets
+import socket
 import time
 import uuid
 from collections.abc import Sequence
@@ -213,7 +214,11 @@ def _body(event: str, kind: str, now: float, alert: Alert) -> str:
         for name in ("id", "key", "severity", "subject", "raised_at", "cleared_at", "acknowledged_at", "acknowledged_by")
     }
     data |= {"text": alert.text[:_LONGEST_TEXT], "remedy": alert.remedy[:_LONGEST_TEXT]}
-    return json.dumps({"id": event, "type": kind, "timestamp": now, "data": data})
+    return _content(event, kind, now, data)
+
+
+def _content(event: str, kind: str, now: float, data: dict[str, Any]) -> str:
+    return json.dumps({"id": event, "type": kind, "timestamp": now, "server": socket.gethostname(), "data": data})
 
 
 def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str, now: float) -> None:
@@ -238,14 +243,8 @@ def begin_test(session: Session, receiver_id: str) -> Delivery:
         )
     ):
         old.state, old.ended_at, old.problem = FAILED, now, "who sent it died"
-    body = json.dumps(
-        {
-            "id": event,
-            "type": "test",
-            "timestamp": now,
-            "data": {"severity": "info", "subject": receiver.name, "text": "this is a test of this receiver of alerts"},
-        }
-    )
+    data = {"severity": "info", "subject": receiver.name, "text": "this is a test of this receiver of alerts"}
+    body = _content(event, "test", now, data)
     made = Delivery(
         receiver_id=receiver_id, event=event, kind="test", body=body, state=TESTING, attempts=0, created_at=now, due_at=now
     )

@@ -87,6 +87,21 @@ def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Applia
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
 
+def test_each_message_has_the_name_of_the_server(
+    appliance: Appliance, receiver_server: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several servers can have one receiver."""
+    monkeypatch.setattr("socket.gethostname", lambda: "zvaai1")
+    made = hook(appliance, receiver_server)
+    assert appliance.request("POST", f"/receivers/{made['id']}/test").status_code == 200
+    find(appliance, finding())
+    assert sender_of(appliance).turn(time.time()) == 1
+    assert [(body["type"], body["server"]) for body in bodies(receiver_server)] == [
+        ("test", "zvaai1"),
+        ("alert.raised", "zvaai1"),
+    ]
+
+
 def test_a_receiver_of_critical_alerts_learns_that_one_is_critical_no_more(
     appliance: Appliance, receiver_server: Receiver
 ) -> None:
