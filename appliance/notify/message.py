@@ -19,6 +19,8 @@ class Message:
     remedy: str
     thread: str
     """Equal for all messages about one alert."""
+    raised_at: float | None = None
+    """When the alert was raised, in seconds since 1970; None for a test."""
 
     @property
     def line(self) -> str:
@@ -28,9 +30,17 @@ class Message:
 
     @property
     def body(self) -> str:
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.at))
-        rows = [self.line, "", f"Time:     {when}", f"Subject:  {self.subject or '-'}"]
-        return "\n".join([*rows, *([f"Remedy:   {self.remedy}"] if self.remedy else [])]) + "\n"
+        rows = [self.line, "", f"Time:     {_written(self.at)}"]
+        if self.raised_at is not None:
+            rows.append(f"Since:    {_written(self.raised_at)}")
+        rows.append(f"Subject:  {self.subject or '-'}")
+        if self.remedy and self.kind != "alert.cleared":  # a command for a problem that has ended can do harm
+            rows.append(f"Remedy:   {self.remedy}")
+        return "\n".join(rows) + "\n"
+
+
+def _written(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
 def read(event: str, kind: str, body: str) -> Message:
@@ -45,4 +55,5 @@ def read(event: str, kind: str, body: str) -> Message:
         text=str(data.get("text", "")),
         remedy=str(data.get("remedy", "")),
         thread=f"alert-{data['id']}" if "id" in data else event,
+        raised_at=float(data["raised_at"]) if "raised_at" in data else None,
     )

@@ -159,6 +159,17 @@ def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path:
     assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
 
 
+def test_a_mail_tells_since_when_and_no_remedy_once_cleared() -> None:
+    body = (
+        '{"timestamp": 86400, "data": {"id": 7, "severity": "critical", "subject": "tank", "text": "a disk is gone",'
+        ' "remedy": "zpool replace tank sdb sdc", "raised_at": 3600.5}}'
+    )
+    raised, cleared = (notice.read("e", f"alert.{kind}", body).body.splitlines()[2:] for kind in ("raised", "cleared"))
+    rows = ["Time:     1970-01-02 00:00:00 UTC", "Since:    1970-01-01 01:00:00 UTC", "Subject:  tank"]
+    assert raised == [*rows, "Remedy:   zpool replace tank sdb sdc"] and cleared == rows
+    assert "Since" not in notice.read("e", "test", '{"timestamp": 0, "data": {}}').body
+
+
 def test_no_mail_waits_for_a_name_server(appliance: Appliance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unanswered(*_: Any) -> str:
         raise AssertionError("a mail waits for a name server")
