@@ -133,7 +133,10 @@ def add(session: Session, new: ScheduleCreate) -> Schedule:
 
 
 def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may_destroy: bool) -> Schedule:
-    """Changes the given values. Raises ForbiddenError for changes that destroy snapshots, unless the caller may do so."""
+    """Changes the given values. Scrubs at other times start in the next slot.
+
+    Raises ForbiddenError for changes that destroy snapshots, unless the caller may do so.
+    """
     changed = schedule(session, schedule_id)
     before = ScheduleCreate.model_construct(**{name: getattr(changed, name) for name in ScheduleCreate.model_fields})
     after, retained = before.model_copy(update=dict(values)), retention(changed)
@@ -143,6 +146,9 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
         rows.check_name(session, Schedule, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
+    slots = [(settings.at, settings.time_zone, settings.every_minutes, settings.enabled) for settings in (before, after)]
+    if after.kind == SCRUB and slots[0] != slots[1]:  # it starts in its next slot, as a new schedule does
+        changed.attempted_at = time.time()
     failed, missing = areas(schedule_id)
     update_alerts(session, missing, [])  # the next slot raises it again
     if not changed.enabled:

@@ -502,6 +502,24 @@ def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> 
         assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code in (404, 422), wrong
 
 
+@pytest.mark.parametrize("changed", ["at", "every_minutes", "enabled", "name"])
+def test_a_scrub_schedule_that_is_changed_starts_in_its_next_slot(appliance: Appliance, clock: Clock, changed: str) -> None:
+    """Not at once, in working hours. But a slot that was missed stays due while another setting changes."""
+    at, earlier = (time.strftime("%H:%M", time.gmtime(clock.now - hours * 3600)) for hours in (1, 2))
+    body = {"name": "scrub", "kind": "scrub", "pool": "tank", "every_minutes": 1440, "at": at}
+    start = {"at": earlier, "every_minutes": 7 * 1440, "enabled": False, "name": "weekly"}
+    made = appliance.request("POST", "/schedules", {**body, changed: start[changed]}).json
+    assert made is not None
+    with appliance.store.session() as session:
+        session.execute(text("UPDATE schedules SET attempted_at = :at"), {"at": clock.now - 1.5 * DAY})
+    value = {"enabled": True, **body}[changed]
+    assert appliance.request("PATCH", f"/schedules/{made['id']}", {changed: value}).status_code == 200
+    clock.due(1)
+    assert (appliance.get("/pools/tank")["scan"] is None) == (changed != "name")
+    clock.due(DAY)
+    assert appliance.get("/pools/tank")["scan"]["function"] == "scrub"
+
+
 def test_a_scheduled_scrub_meets_another_scan(appliance: Appliance, clock: Clock) -> None:
     """It waits for a resilver, and is content with a scrub."""
     appliance.request("POST", "/schedules", {"name": "weekly", "kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440})
