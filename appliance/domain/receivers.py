@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -232,6 +233,22 @@ def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str,
             receiver_id=receiver_id, event=event, kind=kind, body=body, state=PENDING, attempts=0, created_at=now, due_at=now
         )
     )
+
+
+def queue_failed(session: Session, receiver: Receiver, now: float) -> None:
+    """Queues open alerts whose last delivery failed. Twice at most: while an alert is refused for its content, others wait."""
+    states: dict[int, str] = {}
+    raised: Counter[int] = Counter()
+    ordered = select(Delivery).where(Delivery.receiver_id == receiver.id, Delivery.kind != "test").order_by(Delivery.id)
+    for delivery in session.scalars(ordered):
+        alert_id = json.loads(delivery.body)["data"]["id"]
+        states[alert_id] = delivery.state
+        raised[alert_id] += delivery.kind == "alert.raised"
+    for alert_id, state in states.items():
+        alert = session.get(Alert, alert_id) if state == FAILED and raised[alert_id] < 2 else None
+        if alert is not None and alert.cleared_at is None and higher(alert.severity, receiver.severity) == alert.severity:
+            event, kind = str(uuid.uuid4()), "alert.raised"
+            _queue(session, receiver.id, event, kind, _body(event, kind, now, alert), now)
 
 
 def begin_test(session: Session, receiver_id: str) -> Delivery:

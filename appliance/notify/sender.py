@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Delivery, Receiver
 from appliance.database.store import Store
 from appliance.domain import receivers
-from appliance.domain.journal import Finding, update_alerts
+from appliance.domain.journal import Finding, open_alerts, update_alerts
 from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.connection import Network, Outcome
 from appliance.notify.delivery import Destination, deliver
@@ -85,10 +85,12 @@ class Sender:
                 session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused, partial=outcome.partial
             )
             if tried is not None and (tried.kind != "test" or tried.problem is None):
-                self._update_alert(session, receiver, tried)
+                self._update_alert(session, receiver, tried, now)
 
-    def _update_alert(self, session: Session, receiver: Receiver, tried: Delivery) -> None:
+    def _update_alert(self, session: Session, receiver: Receiver, tried: Delivery, now: float) -> None:
         area = receivers.area(receiver.id)
+        if tried.state == receivers.DELIVERED and open_alerts(session, area):  # it works again
+            receivers.queue_failed(session, receiver, now)
         findings = []
         if tried.problem is not None:
             if tried.attempts < _REPORTED_AFTER and tried.state == receivers.PENDING:

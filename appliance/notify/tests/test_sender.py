@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from simulators.appliance import Appliance, running
+from sqlalchemy import update
 
 from appliance.config import Alerts
-from appliance.database.models import Delivery
+from appliance.database.models import Alert, Delivery
 from appliance.domain import receivers
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.secrets import Seal
@@ -182,6 +183,58 @@ def test_rejected_deliveries_are_dropped(appliance: Appliance, receiver_server: 
     find(appliance)
     assert sender.turn(now + 90000) == 1
     assert not [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
+
+
+@pytest.mark.parametrize("answer", [404, 503])
+def test_a_receiver_that_works_again_gets_the_open_alerts_that_failed(
+    appliance: Appliance, receiver_server: Receiver, answer: int
+) -> None:
+    """Also if nothing new happens: a test that succeeds suffices."""
+    made = hook(appliance, receiver_server)
+    sender, now = sender_of(appliance), time.time()
+
+    def failing() -> None:
+        nonlocal now
+        receiver_server.answer = answer
+        now += 4400
+        while sender.turn(now):
+            now += 4400
+
+    def sent_after_test() -> list[tuple[str, str]]:
+        receiver_server.answer = 200
+        receiver_server.received.clear()
+        assert appliance.request("POST", f"/receivers/{made['id']}/test").status_code == 200
+        while sender.turn(now):
+            pass
+        return [(body["type"], body["data"]["text"]) for body in bodies(receiver_server)[1:]]
+
+    find(appliance, finding())
+    failing()
+    with appliance.store.session() as session:  # this one ends before the receiver works
+        update_alerts(session, "ended", [Finding("ended:one", "critical", "tank", "it ended", "")])
+    failing()
+    with appliance.store.session() as session:
+        session.execute(update(Alert).where(Alert.key == "ended:one").values(cleared_at=now))
+    assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["failed"] * 2
+    assert sent_after_test() == [("alert.raised", "it is odd")]
+    assert sent_after_test() == []
+
+
+def test_an_alert_that_is_refused_for_its_content_does_not_delay_others_again_and_again(
+    appliance: Appliance, receiver_server: Receiver
+) -> None:
+    made = hook(appliance, receiver_server)
+    sender, now = sender_of(appliance), time.time()
+    find(appliance, finding())
+    for expected in (1, 1, 0):
+        receiver_server.answer = 400
+        turns = 0
+        for _ in range(10):
+            now += 4000
+            turns += sender.turn(now)
+        assert turns == 10 * expected
+        receiver_server.answer = 200
+        assert appliance.request("POST", f"/receivers/{made['id']}/test").status_code == 200
 
 
 def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, receiver_server: Receiver) -> None:
