@@ -143,11 +143,16 @@ class HostInitiator(Base):
 
 
 class Presentation(Base):
-    """Presentation of a VMFS datastore, by UUID: the LUN number is the same for all hosts."""
+    """Presentation of a VMFS datastore, by UUID: the LUN number is the same for all hosts.
+
+    `name` and `pool` are the last known ones, for when the datastore is missing; empty before the first reconciliation.
+    """
 
     __tablename__ = "presentations"
     datastore: Mapped[str] = mapped_column(primary_key=True)
     lun: Mapped[int] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(default="")
+    pool: Mapped[str] = mapped_column(default="")
 
 
 class PresentationGroup(Base):
@@ -159,12 +164,14 @@ class PresentationGroup(Base):
 
 
 class Export(Base):
-    """Presentation of an NFS datastore, by UUID: number and share are the same for all hosts."""
+    """Presentation of an NFS datastore, by UUID: number and share are the same for all hosts; `name` and `pool` as above."""
 
     __tablename__ = "exports"
     datastore: Mapped[str] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(unique=True)
     share: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(default="")
+    pool: Mapped[str] = mapped_column(default="")
     clients: Mapped[list[str]]
 
 

@@ -172,7 +172,8 @@ def findings(
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, remedy))
     for store in absent(inventory.pools, stores):
         address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
-        text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
+        of_pool = f" of pool {store.former_pool}" if store.former_pool else ""
+        text = f"datastore {store.name}{of_pool} is missing. {address} is reserved for it"
         findings.append(Finding(f"capacity:missing:{store.id}", "critical", store.id, text, absent_remedy(store)))
     return findings + _copies(inventory, stores)
 
@@ -183,7 +184,8 @@ def absent(pools: Iterable[Pool], stores: Iterable[Datastore]) -> list[Datastore
 
 
 def absent_remedy(store: Datastore) -> str:
-    return f"Import its pool: zvaai pool import POOL. Or give it up: zvaai datastore forget {store.id}"
+    pool = quote(store.former_pool) if store.former_pool else "POOL"
+    return f"Import its pool: zvaai pool import {pool}. Or give it up: zvaai datastore forget {store.id}"
 
 
 def copy_remedies(stores: Sequence[Datastore], datasets: Mapping[str, Dataset]) -> dict[str, str]:

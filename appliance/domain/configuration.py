@@ -187,7 +187,7 @@ def _named(content: Content) -> Iterator[tuple[str, dict[str, Any]]]:
     for row in content["host_initiators"]:
         yield f"initiator {row['iqn']} of {owners[row['host_id']]}", {}
     for row in (*content["presentations"], *content["exports"]):
-        yield shown[row["datastore"]], _without(row, "lun", "share")
+        yield shown[row["datastore"]], _without(row, "lun", "share", "name", "pool")  # a restore renames no datastore
     for row in (*content["presentation_groups"], *content["export_groups"]):
         yield f"{shown[row['datastore']]} for host group {groups[row['group_id']]}", {}
 

@@ -101,6 +101,8 @@ class Datastore:
     path: str = ""
     """Its mountpoint on this server, mounted or not."""
     mounted: bool = False
+    former_pool: str = ""
+    """For a missing datastore: the pool that had it; empty if no reconciliation saw it there."""
     encryption: str | None = None
     encryption_root: str | None = None
     key_status: str | None = None
@@ -170,6 +172,8 @@ class Shown:
     luns: Mapping[str, int]
     exports: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Sequence[str]]
+    origins: Mapping[str, tuple[str, str]]
+    """Last known name and pool; empty if not known."""
 
     @classmethod
     def read(cls, session: Session) -> Shown:
@@ -178,20 +182,26 @@ class Shown:
             for datastore, group_id in session.execute(select(table.datastore, table.group_id).order_by(table.group_id)):
                 groups.setdefault(datastore, []).append(group_id)
         # Columns, not objects: of a thousand those take ten times as long.
-        luns = dict(session.execute(select(Presentation.datastore, Presentation.lun)).tuples().all())
-        rows = session.execute(select(*Export.__table__.columns)).mappings()
+        presented = select(Presentation.datastore, Presentation.lun, Presentation.name, Presentation.pool)
+        luns, origins = {}, {}
+        for uuid, lun, name, pool in session.execute(presented):
+            luns[uuid], origins[uuid] = lun, (name, pool)
+        rows = session.execute(select(*Export.__table__.columns)).mappings().all()
         exported = {
             row["datastore"]: {"export": row["number"], "share": row["share"], "clients": tuple(row["clients"])} for row in rows
         }
-        return cls(luns, exported, groups)
+        origins |= {row["datastore"]: (row["name"], row["pool"]) for row in rows}
+        return cls(luns, exported, groups, origins)
 
     def export(self, uuid: str | None) -> Mapping[str, Any]:
         return self.exports.get(uuid or "", {})
 
 
 def _missing(uuid: str, shown: Shown) -> Datastore:
+    name, pool = shown.origins[uuid]
     return Datastore(
-        id=uuid, state="missing", name=f"missing-{uuid[:8]}", dataset="", pool="", guid=0, uuid=uuid, size=0, block_size=0,
+        id=uuid, state="missing", name=name or f"missing-{uuid[:8]}", former_pool=pool,
+        dataset="", pool="", guid=0, uuid=uuid, size=0, block_size=0,
         thick=False, reserved=0, used=0, referenced=0, snapshot_bytes=0, compression="", sync="", origin=None, created_at=0,
         lun=shown.luns.get(uuid), host_groups=tuple(shown.groups.get(uuid, ())), kind=NFS if uuid in shown.exports else VMFS,
         **shown.export(uuid),

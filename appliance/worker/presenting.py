@@ -4,6 +4,9 @@
 import logging
 from collections.abc import Sequence
 
+from sqlalchemy import update
+
+from appliance.database.models import Export, Presentation
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, jobs
 from appliance.domain.datastores import Datastore, Inventory
@@ -44,7 +47,11 @@ def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datast
 
 
 def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
-    """Sets the properties of each dataset to the number that the database has, so that the number moves with the pool."""
+    """Sets the properties of each dataset to the number that the database has, so that the number moves with the pool.
+
+    The database gets name and pool, which no other place has once the pool is away.
+    """
+    _store_origins(context, stores)
     datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
     desired = {store.dataset: _numbers(store) for store in stores if store.state == "active" and store.dataset in datasets}
     differing = {name: numbers for name, numbers in desired.items() if identity.differs(datasets[name], numbers)}
@@ -57,6 +64,19 @@ def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datas
             context.engine.set_properties(name, differing[name])
         except ZfsError as error:  # the next reconciliation tries again
             _log.warning("cannot store the number of %s with its data: %s", name, error)
+
+
+def _store_origins(context: Context, stores: Sequence[Datastore]) -> None:
+    with context.store.reading() as session:
+        origins = domain.Shown.read(session).origins
+    active = [store for store in stores if store.state == "active"]
+    differing = [store for store in active if origins.get(store.id, (store.name, store.pool)) != (store.name, store.pool)]
+    if not differing:
+        return
+    with context.store.session() as session:
+        for store in differing:
+            table = Presentation if store.kind == domain.VMFS else Export
+            session.execute(update(table).where(table.datastore == store.id).values(name=store.name, pool=store.pool))
 
 
 def _numbers(store: Datastore) -> dict[str, str]:

@@ -107,7 +107,7 @@ def test_everything_is_restored_on_a_fresh_installation(appliance: Appliance, fr
     assert fresh.get("/settings/iscsi") == {"chap_required": True, "target_chap_name": "target"}
     assert fresh.get("/receivers")["items"][0]["url"] == "https://192.0.2.1/t0ken"
     missing = fresh.get("/datastores")["items"]
-    assert [(row["id"], row["state"], row["lun"]) for row in missing] == [(store, "missing", 7)]
+    assert [(row["id"], row["name"], row["state"], row["lun"]) for row in missing] == [(store, "first", "missing", 7)]
     fresh.request("POST", "/reconcile")
     assert [account.name for account in fresh.target.targets()[0].accounts] == ["esx2"]
     with fresh.store.reading() as session:

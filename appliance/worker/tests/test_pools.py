@@ -251,6 +251,26 @@ def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Applianc
     assert [datastore["state"] for datastore in appliance.get("/datastores")["items"]] == ["missing"]
 
 
+def test_a_missing_datastore_is_named_with_its_pool(appliance: Appliance) -> None:
+    """By the name that it had last."""
+    stores = {"block": appliance.datastore("first"), "files": appliance.nfs_datastore("second")}
+    for name, store in stores.items():
+        appliance.job("PATCH", f"/datastores/{store}", {"name": name})
+    appliance.simulator.export_pool("tank")
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert {store["name"]: store["id"] for store in appliance.get("/datastores")["items"]} == stores
+    appliance.service.periodic.capacity()
+    alerts = {alert["subject"]: alert for alert in appliance.get("/alerts")["items"]}
+    for name, store in stores.items():
+        assert alerts[store]["text"].startswith(f"datastore {name} of pool tank is missing. ")
+        assert "zvaai pool import tank. " in alerts[store]["remedy"]
+    appliance.simulator.import_pool("tank")
+    appliance.job("PATCH", f"/datastores/{stores['block']}", {"name": "third"})
+    appliance.simulator.export_pool("tank")
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert appliance.get(f"/datastores/{stores['block']}")["name"] == "third"
+
+
 def test_a_pool_that_is_not_imported_has_one_critical_alert_a_datastore(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
