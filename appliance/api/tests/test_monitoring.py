@@ -74,6 +74,11 @@ def test_dashboard_and_rules_name_exported_metrics() -> None:
     assert len(named) > 25 and named <= exported(), sorted(named - exported())
 
 
+def test_the_dashboard_shows_why_vms_are_slow() -> None:
+    board = DASHBOARD.read_text()
+    assert all(f"zvaai_{name}{{" in board for name in ("lun_aborted_total",))
+
+
 def test_metrics_in_the_source_are_exported(appliance: Appliance) -> None:
     appliance.datastore("first")
     samples = {sample.name for family in scrape(appliance).values() for sample in family.samples}
