@@ -117,10 +117,13 @@ def status(run: Run) -> None:
         print(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
         if status["storage_problem"]:
             print(f"  storage   {bad}  {status['storage_problem']}")
+        scans = {pool["name"]: pool["scan"] for pool in run.client.all("/pools")} if status["pools"] else {}
         for pool in status["pools"]:
             used = f"{pool['used_percent']} % of {size(pool['usable'] or pool['size'])} used or reserved"
             state = ok if pool["health"] == "ONLINE" and pool["used_percent"] < pool["warning_percent"] else bad
             print(f"  pool      {state}  {pool['name']}: {pool['health']}, {used}  {pool['problem']}")
+            if (scan := scans.get(pool["name"])) and scan["state"] == "scanning":
+                print(f"  scan      running  {pool['name']}: {scan['function']}, {int(100 * scan['progress'])} %")
         print(f"  jobs      {status['active_jobs']} running")
         for alert in alerts:
             mark = "" if alert["acknowledged_at"] is None else f"  (acknowledged by {alert['acknowledged_by']})"

@@ -409,6 +409,8 @@ def test_a_scan_shows_what_it_repaired(zvaai: Command, monkeypatch: pytest.Monke
         monkeypatch.setattr(zvaai.appliance.simulator, "_report_scan", lambda _pool, scan=scan: scan)
         zvaai.appliance.service.context.scan()
         assert f"{function}: {state}, {done}" in zvaai("pool", "show", "tank")
+        running = "scan      running  tank: scrub, 99 %" in zvaai.run("status")[1]
+        assert running == (state == ScanState.SCANNING)
     assert zvaai.json("pool", "show", "tank")["scan"]["repaired"] == str(3 * GIB)
 
 
