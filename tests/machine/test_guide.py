@@ -310,10 +310,13 @@ def test_find_the_cause_of_a_problem(server: Machine) -> None:
         "zvaai host list": "esx1", "zvaai group show cluster": "vmfs1", "zvaai datastore show vmfs1": "vmfs1",
         "zvaai pool list": "tank",
         "systemctl status zvaai-target": "active (running)", "zvaai logs --priority warning": "", "zvaai offloads": "",
-        "zvaai job list": "secret",
+        "zvaai job list": "secret", "zvaai datastore load": "vmfs1", "zvaai datastore history vmfs1 --range hour": "P99",
+        "zvaai host history esx1 --range hour": "P99", "zpool iostat -vly tank 10 1": "mirror-0", "ip -s link": "dropped",
+        "nstat -az TcpRetransSegs": "TcpRetransSegs",
     }  # fmt: skip
     for command, text in shown.items():
         assert text in GUIDE.run(server, command), command
+    GUIDE.run(server, "zvaai pool scrub tank pause", check=False)  # refused while none runs
     GUIDE.run(server, "zvaai group change cluster --disable extended_copy")
     assert "extended_copy" in server.run("zvaai group list")
     server.run("zvaai group change cluster --enable extended_copy", 60)
