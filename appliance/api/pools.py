@@ -70,7 +70,10 @@ def list_importable(call: Call, query: ListQuery) -> Page[schemas.ImportableResp
 def plan_pool(call: Call, body: requests.PlanCreate) -> schemas.PlanResponse:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
     layout = pool_operations.dry_run(call.context, body.name, body.specs, force=body.force, extend=body.extend)
-    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(body.specs))
+    warnings = pool_operations.warnings(body.specs)
+    if not body.extend:
+        warnings += pool_operations.slow_writes(body.specs, (report.disk for report in call.worker.watch.disks()))
+    return schemas.PlanResponse(layout=layout, warnings=warnings)
 
 
 resource.job("POST", "/pools", Role.ADMIN, requests.PoolCreate)

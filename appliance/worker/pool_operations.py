@@ -3,7 +3,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -22,7 +22,7 @@ from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving
 from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, ScanState, VdevSpec
+from appliance.zfs.model import Disk, Health, ImportablePool, Redundancy, Role, ScanState, VdevSpec
 from appliance.zfs.names import pool_of
 
 _APPLIANCE_FILESYSTEMS = (domain.FOLDER, domain.ENCRYPTED, reservations.DATASET, configuration_copies.DATASET)
@@ -62,7 +62,7 @@ def dry_run(context: Context, name: str, vdevs: Sequence[VdevSpec], *, force: bo
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
-    """Properties of a layout that an admin should know before the pool is created."""
+    """Properties of a layout that an admin should know before the pool is created or extended."""
     single = [
         vdev for vdev in vdevs if vdev.redundancy == Redundancy.STRIPE and vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
     ]
@@ -70,6 +70,15 @@ def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
     if not devices:
         return []
     return [f"No redundancy: if {' or '.join(devices[:5])} fails, all data of the pool is lost. Use a mirror or raidz."]
+
+
+def slow_writes(vdevs: Sequence[VdevSpec], disks: Iterable[Disk]) -> list[str]:
+    """A warning if a new pool has data on hard disks and no log device. Each write of a host waits until it is on disk."""
+    rotational = {name for disk in disks if disk.rotational for name in (disk.path, disk.device)}
+    on_hard_disks = any(vdev.role == Role.DATA and not rotational.isdisjoint(vdev.devices) for vdev in vdevs)
+    if not on_hard_disks or any(vdev.role == Role.LOG for vdev in vdevs):
+        return []
+    return ["Slow writes: hosts wait until each write is on hard disks. Add a log of two SSDs with power-loss protection."]
 
 
 class VdevsPlan(PoolPlan, frozen=True, kw_only=True):

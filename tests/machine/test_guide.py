@@ -273,6 +273,9 @@ def test_free_space(server: Machine) -> None:
     extend = "zvaai pool extend tank mirror /dev/disk/by-id/DISK3 /dev/disk/by-id/DISK4 --wait"
     GUIDE.run(server, extend, {"/dev/disk/by-id/DISK3": DISKS[4], "/dev/disk/by-id/DISK4": DISKS[5]})
     assert "mirror-1" in vdevs(server)
+    log = "zvaai pool extend tank log mirror /dev/disk/by-id/SSD1 /dev/disk/by-id/SSD2 --wait"
+    names = {"/dev/disk/by-id/SSD1": DISKS[0], "/dev/disk/by-id/SSD2": DISKS[1]}
+    assert "logs" in GUIDE.run(server, log, names, "--force --dry-run")  # a spare needs the second disk
     spare = "zvaai pool extend tank spare /dev/disk/by-id/DISK --wait"
     GUIDE.run(server, spare, {"/dev/disk/by-id/DISK": DISKS[1]}, "--force")  # it has the partitions of its earlier use
     assert "AVAIL" in vdevs(server)

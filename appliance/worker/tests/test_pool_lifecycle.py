@@ -43,13 +43,30 @@ def test_blocks_and_trim_are_chosen_at_creation(appliance: Appliance) -> None:
         assert appliance.request("POST", "/pools", body).status_code == 422, wrong
 
 
+def test_hard_disks_without_a_log_are_warned_about(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:4]
+    data, log = mirror(*disks[:2]), {**mirror(*disks[2:]), "role": "log"}
+
+    def warnings(*vdevs: Any, **more: Any) -> list[str]:
+        plan = appliance.request("POST", "/pools/plan", {"name": "fast", "vdevs": vdevs, **more}).json
+        assert plan is not None
+        return list(plan["warnings"])
+
+    (text,) = warnings(data)
+    assert "Slow writes" in text
+    assert warnings(data, log) == [] == warnings(data, name="tank", extend=True)
+    for path in disks:
+        appliance.simulator.machine.devices[path].rotational = False
+    assert warnings(data) == []
+
+
 def test_a_pool_without_redundancy_is_warned_about_until_it_has_some(appliance: Appliance) -> None:
     first, second = free_disks(appliance)[:2]
     body = {"name": "fast", "vdevs": [{"devices": [first]}]}
     plan = appliance.request("POST", "/pools/plan", body).json
     assert plan is not None and "No redundancy" in plan["warnings"][0] and first in plan["warnings"][0]
     safe = appliance.request("POST", "/pools/plan", {"name": "fast", "vdevs": [mirror(first, second)]}).json
-    assert safe is not None and safe["warnings"] == []
+    assert safe is not None and not any("No redundancy" in text for text in safe["warnings"])
     appliance.job("POST", "/pools", body)
     (alert,) = alerts(appliance, "redundancy")
     assert alert["severity"] == "warning" and first in alert["text"] and "zvaai pool attach fast" in alert["remedy"]
