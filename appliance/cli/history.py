@@ -26,13 +26,13 @@ def datastore_history(run: Run, store: Store, range_: Range = "day", until: Unti
 
 @datastore.command("load")
 def load(run: Run) -> None:
-    """Show operations and throughput of all datastores over the last 10 s, the busiest first."""
+    """Show operations and throughput of all datastores over the last 10 s, the most operations first."""
     loads = run.client.all("/load")
     if run.output.as_json:
         return run.output.raw(loads)
     rows = [
         {**entry, "operations": f"{entry['operations']:.0f}/s", "throughput": f"{size(entry['bytes'])}/s"}
-        for entry in sorted(loads, key=lambda entry: -float(entry["bytes"]))
+        for entry in sorted(loads, key=lambda entry: -float(entry["operations"]))
     ]
     rows = named(rows, names_of(run.client, "/datastores"), "datastore")
     return run.output.rows(rows, "datastore", "operations", "throughput")

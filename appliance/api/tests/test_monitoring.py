@@ -75,8 +75,9 @@ def test_dashboard_and_rules_name_exported_metrics() -> None:
 
 
 def test_the_dashboard_shows_why_vms_are_slow() -> None:
-    board = DASHBOARD.read_text()
-    assert all(f"zvaai_{name}{{" in board for name in ("lun_aborted_total",))
+    board, hosts = DASHBOARD.read_text(), ("host_operations_total", "nfs_host_operations_total")
+    pools = ("pool_scan_running", "pool_fragmentation_ratio")
+    assert all(f"zvaai_{name}{{" in board for name in ("lun_aborted_total", *hosts, *pools))
 
 
 def test_metrics_in_the_source_are_exported(appliance: Appliance) -> None:

@@ -370,8 +370,8 @@ def test_two_factor_login(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> No
     assert {user["totp"] for user in zvaai.json("user", "list")} == {False}
 
 
-def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("idle", "busy"):
+def test_load_is_shown_by_name_the_most_operations_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("idle", "large", "busy"):
         zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
     ids = {datastore["name"]: datastore["id"] for datastore in zvaai.json("datastore", "list")}
     history = zvaai.appliance.service.history
@@ -379,10 +379,11 @@ def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: py
     now = int(time.time()) // 10 * 10
     rates: dict[str, list[float | None]] = {name: [0.0] * 9 for name in ids}
     rates["busy"][0], rates["busy"][2] = 340.0, 12.0 * (1 << 20)
+    rates["large"][0], rates["large"][2] = 20.0, 20.0 * (1 << 20)
     monkeypatch.setattr(history, "_at", now)
     monkeypatch.setattr(history, "_load", {f"datastore-{ids[name]}": values for name, values in rates.items()})
     lines = [line.split() for line in zvaai("datastore", "load").splitlines()]
-    assert lines[1:] == [["busy", "340/s", "12", "MiB/s"], ["idle", "0/s", "0", "B/s"]]
+    assert lines[1:] == [["busy", "340/s", "12", "MiB/s"], ["large", "20/s", "20", "MiB/s"], ["idle", "0/s", "0", "B/s"]]
 
 
 def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
