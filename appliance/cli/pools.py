@@ -29,7 +29,8 @@ def show_pool(run: Run, name: str) -> None:
 
     def walk(vdevs: list[dict[str, Any]], depth: int) -> None:
         for vdev in vdevs:
-            lines.append({**vdev, "name": "  " * depth + vdev["name"]})
+            was = f" (was {vdev['was']})" if vdev["was"] else ""
+            lines.append({**vdev, "name": "  " * depth + vdev["name"] + was})
             walk(vdev["vdevs"], depth + 1)
 
     walk(response["vdevs"], 0)

@@ -18,6 +18,8 @@ class VdevResponse(Answer):
     health: str
     role: str
     path: str | None
+    was: str | None
+    """Former path of a missing device, whose name is its GUID."""
     size: Bytes
     allocated: Bytes
     read_errors: int

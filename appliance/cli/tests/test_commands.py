@@ -8,6 +8,7 @@ import re
 import shlex
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from types import SimpleNamespace
@@ -555,6 +556,16 @@ def test_devices_have_their_guids(zvaai: Command) -> None:
     """For `zvaai pool detach`, when several devices have one path."""
     (vdev, *_) = zvaai.json("pool", "show", "tank")["vdevs"]
     assert "GUID" in (shown := zvaai("pool", "show", "tank")) and all(leaf["guid"] in shown for leaf in (vdev, *vdev["vdevs"]))
+
+
+def test_a_missing_device_has_its_former_path(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenZFS names it by its GUID."""
+    simulator, path = zvaai.appliance.simulator, "/dev/disk/by-id/ata-GONE-part1"
+    real = simulator._report_device
+    monkeypatch.setattr(simulator, "_report_device", lambda *about: replace(real(*about), name="7241", path=None, was=path))
+    zvaai.appliance.service.context.scan()
+    assert f"7241 (was {path})" in zvaai("pool", "show", "tank")
+    assert {leaf["was"] for leaf in zvaai.json("pool", "show", "tank")["vdevs"][0]["vdevs"]} == {path}
 
 
 def test_text_in_brackets_is_no_markup(zvaai: Command) -> None:

@@ -164,6 +164,7 @@ export const pools = {
       special: "Special",
       dedup: "Deduplication",
     } as Readonly<Record<string, string>>,
+    was: (name: string, path: string) => `${name} (was ${path})`,
     within: (parent: string) => `in ${parent}: `,
     actions: (name: string) => `Actions for ${name}`,
     encryption: "Encryption",

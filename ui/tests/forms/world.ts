@@ -37,7 +37,7 @@ export const session: Api.Session = {
 const device = (path: string): Api.Vdev => ({
   ...{ name: path, guid: `guid of ${path}`, kind: "disk", role: "data", health: "ONLINE", path, vdevs: [] },
   ...{ size: bytes(4096n), allocated: bytes(1n), read_errors: 0, write_errors: 0, checksum_errors: 0, note: "" },
-  ...{ trim: "" },
+  ...{ trim: "", was: null },
 });
 export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
-/** The menu of a pool's device: actions that can mend its state. */
+/** A pool's device: its name, and a menu with actions that can mend its state. */
 
 import { cleanup } from "@testing-library/react";
 import { afterEach, expect, it } from "vitest";
@@ -30,4 +30,14 @@ it.each([
   await press(newUser(), [words.detail.actions(DEVICE)]);
   const items = [...document.querySelectorAll("[role=menuitem]")].map((item) => item.textContent);
   expect(items).toEqual([words.replace.action, words.attach.action, action, words.clear.action, words.detach.action]);
+});
+
+it("of a missing device, which OpenZFS names by its GUID, the former path is shown", async () => {
+  const missing = { name: "7241", guid: "7241", path: null, was: DEVICE, health: "UNAVAIL" };
+  const vdevs = pool.vdevs.map((vdev) => ({
+    ...vdev,
+    vdevs: (vdev.vdevs ?? []).map((device) => (device.path === DEVICE ? { ...device, ...missing } : device)),
+  }));
+  await show("/pools/tank", { "/pools/tank": { ...pool, health: "DEGRADED", vdevs } });
+  expect(document.querySelector("main")?.textContent).toContain(words.detail.was("7241", DEVICE));
 });

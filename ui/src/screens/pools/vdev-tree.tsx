@@ -50,7 +50,7 @@ export function VdevTree({ pool, onBegin }: Props) {
                 <Td dataLabel={columns.name} modifier="breakWord">
                   <div className={`zv-level-${Math.min(level, DEEPEST)}`}>
                     {parent !== null && <span className="pf-v6-screen-reader">{words.within(parent.name)}</span>}
-                    {vdev.name}
+                    {vdev.was == null ? vdev.name : words.was(vdev.name, vdev.was)}
                   </div>
                 </Td>
                 <Td dataLabel={columns.health}>

@@ -166,6 +166,7 @@ export const pools: Texts["pools"] = {
       special: "Special",
       dedup: "Deduplizierung",
     },
+    was: (name, path) => `${name} (war ${path})`,
     within: (parent) => `in ${parent}: `,
     actions: (name) => `Aktionen für ${name}`,
     encryption: "Verschlüsselung",
