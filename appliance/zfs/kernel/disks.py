@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's disks, by lsblk and by their names in FOLDERS."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,11 @@ _COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
 _LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
 FOLDERS = ("/dev/disk/by-id", "/dev/disk/by-path")
 """Names that stay, the best first. Virtual disks without a serial number have only one by their path. zvols are in neither."""
-_BEST_FIRST = ("dm-uuid-mpath-", "nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
+_NVME = r"nvme-(?!eui\.|uuid\.|nvme\.).+"
+_BEST_FIRST = re.compile(rf"(dm-uuid-mpath-)|({_NVME}_\d{{1,4}}$)|({_NVME})|(ata-)|(scsi-S)|(wwn-)|(nvme-)|(scsi-)")
+"""Names with model and serial number come before others: a failed disk is found by its label. Of NVMe, udev's rules call the
+name without the number of the namespace obsolete.
+"""
 
 
 class Use(NamedTuple):
@@ -93,8 +98,8 @@ def links_of(folders: Sequence[str]) -> dict[str, str]:
     links: dict[str, str] = {}
 
     def rank(link: Path) -> tuple[int, str]:
-        places = [place for place, beginning in enumerate(_BEST_FIRST) if link.name.startswith(beginning)]
-        return (min(places, default=len(_BEST_FIRST)), link.name)
+        match = _BEST_FIRST.match(link.name)
+        return (match.lastindex or 0 if match else _BEST_FIRST.groups + 1, link.name)
 
     for folder in map(Path, folders):
         for link in sorted(folder.iterdir(), key=rank) if folder.is_dir() else ():

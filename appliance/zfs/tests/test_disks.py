@@ -125,6 +125,29 @@ def test_a_disk_without_a_serial_number_has_the_name_of_its_path(tmp_path: Path)
     assert links_of((str(ids), str(paths), str(tmp_path / "absent"))) == chosen
 
 
+@pytest.mark.parametrize(
+    ("names", "best"),
+    [
+        (
+            "nvme-eui.0025385b21404321 nvme-Samsung_SSD_980_S649NX0T101112 nvme-Samsung_SSD_980_S649NX0T101112_1",
+            "nvme-Samsung_SSD_980_S649NX0T101112_1",
+        ),
+        ("nvme-KIOXIA_80123456 nvme-KIOXIA_80123456_2 nvme-uuid.5b3f", "nvme-KIOXIA_80123456_2"),
+        ("nvme-eui.01 nvme-QEMU_NVMe_Ctrl_deadbeef", "nvme-QEMU_NVMe_Ctrl_deadbeef"),
+        ("nvme-nvme.1b36-31 scsi-1", "nvme-nvme.1b36-31"),
+        ("ata-ST4000_ZDH1 scsi-35000c5 scsi-SATA_ST4000_ZDH1 wwn-0x5000c5", "ata-ST4000_ZDH1"),
+        ("scsi-35000c5 scsi-SSEAGATE_ST4000_ZC1 wwn-0x5000c5", "scsi-SSEAGATE_ST4000_ZC1"),
+        ("lvm-pv-uuid-x scsi-35000c5 wwn-0x5000c5", "wwn-0x5000c5"),
+        ("lvm-pv-uuid-x scsi-0QEMU_HARDDISK_1", "scsi-0QEMU_HARDDISK_1"),
+    ],
+)
+def test_a_disk_has_the_name_that_is_printed_on_it(names: str, best: str, tmp_path: Path) -> None:
+    (tmp_path / "disk").touch()
+    for name in names.split():
+        (tmp_path / name).symlink_to(tmp_path / "disk")
+    assert links_of((str(tmp_path),))[str(tmp_path / "disk")] == str(tmp_path / best)
+
+
 def test_a_disk_of_a_pool_has_the_name_that_the_pool_has_for_it(tmp_path: Path) -> None:
     """It has several. Commands of the pool take this one."""
     whole, part = str(tmp_path / "sda"), str(tmp_path / "sda1")
