@@ -244,7 +244,7 @@ def _keep_unmounted(context: Context, pool: str, guid: str) -> list[str]:
 
 
 def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
-    """The pool on the machine's devices: whole, exported or forced, and its name free. Raises DomainError, ZfsError."""
+    """The pool on the machine's devices: whole, and its name free. Raises DomainError, ZfsError."""
     candidates = [pool for pool in context.engine.importable() if plan.requested in (pool.name, str(pool.guid))]
     if not candidates:
         raise NotFoundError("pool that can be imported", plan.requested)
@@ -255,8 +255,6 @@ def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
         raise zfs.PoolExists(name)
     if pool.health not in (Health.ONLINE, Health.DEGRADED):
         raise ConflictError(f"Cannot import {pool.name}: it is {pool.health}. {pool.status} {pool.action}".strip())
-    if pool.last_host is not None and not plan.force:
-        raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
     return pool
 
 

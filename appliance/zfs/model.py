@@ -219,7 +219,7 @@ class ImportablePool:
     status: str = ""
     action: str = ""
     last_host: str | None = None
-    """Another system that used it last without an export: the import needs `force`."""
+    """Another system that used it last without an export: the import needs `force`. "unknown" if there may be one."""
     devices: tuple[str, ...] = ()
 
 

@@ -124,7 +124,10 @@ class DiskResponse(Answer):
 
 
 class ImportableResponse(Answer):
-    """A pool on the machine's devices that is not imported; with a `last_host` importing needs force."""
+    """A pool on the machine's devices that is not imported; with a `last_host` importing needs force.
+
+    A `last_host` "unknown" means that the pool was being resilvered: importing needs force only if it was not exported.
+    """
 
     name: str
     guid: Guid

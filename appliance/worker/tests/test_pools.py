@@ -227,6 +227,16 @@ def test_an_import_scans_in_its_job_and_says_why_it_fails(appliance: Appliance, 
     assert appliance.ended(answer.json["id"])["state"] == "succeeded"
 
 
+def test_a_pool_that_was_exported_during_a_resilver_needs_no_force(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenZFS lists its resilver, not whether another system used it last. The import knows."""
+    appliance.job("POST", "/pools", {"name": "other", "vdevs": [{"devices": free_disks(appliance)[:2]}]})
+    appliance.job("POST", "/pools/other/export")
+    (listed,) = appliance.simulator.importable()
+    monkeypatch.setattr(appliance.simulator, "importable", lambda: [replace(listed, last_host="unknown")])
+    appliance.job("POST", "/pools/import", {"pool": "other"})
+    assert appliance.get("/pools/other")["health"] == "ONLINE"
+
+
 def test_of_two_pools_of_one_name_the_guid_says_which(appliance: Appliance) -> None:
     guids = []
     for disk in free_disks(appliance)[:2]:

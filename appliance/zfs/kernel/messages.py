@@ -71,7 +71,7 @@ def _in_use(*, can_force: bool) -> Maker:
 
 def _foreign(request: Request, match: re.Match[str]) -> ZfsError:
     host = re.search(r"Last accessed by (.*?) (?:\(hostid|at )", match[0])
-    return errors.PoolInUseElsewhere(request.name, host[1] if host else "")
+    return errors.PoolInUseElsewhere(match["name"] or request.name, host[1] if host else "")
 
 
 def _layout(*, can_force: bool) -> Maker:
@@ -157,7 +157,11 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     ),
     (r"currently resilvering", lambda r, f: errors.ScanRunning(r.name, "resilver")),
     (r"no active scrub|scrub is paused", lambda r, f: errors.NoScanRunning(r.name)),
-    (r"(?s)pool was previously in use from another system.*|is in use by another|multihost.*", _foreign),
+    (
+        r"(?s)(?:cannot import '(?P<name>[^'\n]*)': )?pool was previously in use from another system.*|"
+        r"is in use by another|multihost.*",
+        _foreign,
+    ),
     (
         r"a pool with that name (?:already exists|is already)|pool '[^']*' already exists|: pool already exists",
         lambda r, f: errors.PoolExists(r.new_name or r.name),

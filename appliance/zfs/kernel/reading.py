@@ -221,6 +221,8 @@ def importable(text: str) -> list[ImportablePool]:
         if "pool" in fields and "id" in fields:
             status = fields.get("status", "")
             foreign = "last accessed by another system" in status or "in use" in status
+            # OpenZFS says so in place of another system (check_status of libzfs_status.c).
+            unknown = "being resilvered" in status
             pools.append(
                 ImportablePool(
                     name=fields["pool"],
@@ -228,7 +230,7 @@ def importable(text: str) -> list[ImportablePool]:
                     health=health(fields.get("state", "").split(" ")[0]),
                     status=status,
                     action=fields.get("action", ""),
-                    last_host="another system" if foreign else None,
+                    last_host="another system" if foreign else "unknown" if unknown else None,
                     devices=tuple(devices),
                 )
             )

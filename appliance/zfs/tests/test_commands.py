@@ -102,6 +102,8 @@ def test_pools_to_import() -> None:
     assert (second.guid, second.health, second.last_host) == (77, Health.UNAVAILABLE, "another system")
     assert second.action == "The pool cannot be imported. Attach the missing devices and try again."
     assert reading.importable("") == []
+    resilver = LISTED.replace("The pool was last accessed by another system.", "One or more devices were being resilvered.")
+    assert [pool.last_host for pool in reading.importable(resilver)] == [None, "unknown"]
 
 
 def test_guids_of_64_bits() -> None:

@@ -48,7 +48,7 @@ SEEN: list[tuple[Request, str, errors.ZfsError]] = [
         MISMATCH,
         errors.InvalidLayout("mismatched replication level: pool uses mirror and new vdev is file", can_force=True),
     ),
-    (TANK, FOREIGN, errors.PoolInUseElsewhere("tank", "other.host")),
+    (Request("import", "815"), FOREIGN, errors.PoolInUseElsewhere("tank", "other.host")),
     (
         Request("import", "815"),
         "cannot import 'tank' as 'tank2': one or more devices is currently unavailable\n",

@@ -70,8 +70,8 @@ export const pools = {
     none: "The disks of this server have no pool to import.",
     choose: "Pools on the disks",
     devices: (count: number) => (count === 1 ? "1 disk" : `${count} disks`),
-    lastHost: (host: string) =>
-      `The pool was not exported. It was last used by ${host}. Make sure that no other server uses it: two servers destroy a pool.`,
+    maybeInUse:
+      "The pool was not exported, or was being resilvered. Make sure that no other server uses it: two servers destroy a pool.",
     unused: "No other server uses the pool: import anyway",
     newName: "New name",
     newNameHelp: "Leave empty to retain the name",

@@ -57,7 +57,7 @@ export function ImportPool(place: Place) {
                 </FormGroup>
                 {pool?.last_host != null && (
                   <>
-                    <Alert variant="warning" isInline isPlain component="p" title={words.lastHost(pool.last_host)} />
+                    <Alert variant="warning" isInline isPlain component="p" title={words.maybeInUse} />
                     <Checkbox
                       id="import-unused"
                       label={words.unused}

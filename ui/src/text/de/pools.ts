@@ -71,8 +71,8 @@ export const pools: Texts["pools"] = {
     none: "Die Disks dieses Servers haben keinen Pool zum Importieren.",
     choose: "Pools auf den Disks",
     devices: (count) => (count === 1 ? "1 Disk" : `${count} Disks`),
-    lastHost: (host) =>
-      `Der Pool wurde nicht exportiert. Zuletzt benutzte ihn ${host}. Stellen Sie sicher, dass kein anderer Server ihn benutzt: Zwei Server zerstören einen Pool.`,
+    maybeInUse:
+      "Der Pool wurde nicht exportiert, oder es lief ein Resilver. Stellen Sie sicher, dass kein anderer Server ihn benutzt: Zwei Server zerstören einen Pool.",
     unused: "Kein anderer Server benutzt den Pool: trotzdem importieren",
     newName: "Neuer Name",
     newNameHelp: "Leer lassen, um den Namen zu behalten",
