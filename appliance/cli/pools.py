@@ -147,7 +147,7 @@ def extend_pool(
     force: Annotated[bool, typer.Option("--force", help="Destroy existing data on the devices.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Add vdevs to a pool. Data vdevs cannot be removed again."""
+    """Add vdevs to a pool. zvaai cannot remove data vdevs again."""
     body = {"vdevs": vdevs_of(vdevs), "force": force}
     _plan(run, {**body, "name": name, "extend": True}, dry_run)
     if not dry_run:

@@ -108,17 +108,20 @@ class AttachDevice(PoolChange[requests.AttachmentCreate, NewDevicePlan]):
     kind, step = "pool.attach", "attaching the device"
 
     def plan(self, context: Context, request: requests.AttachmentCreate) -> NewDevicePlan:
-        """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored.
+        """Refuses a new device that does not exist, is in use, or is too small, and what zvaai attaches nothing to.
 
         OpenZFS attaches no spare, used or not.
         """
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
         top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
-        if top.kind in ("raidz", "draid") or top.role in (Role.SPARE, Role.CACHE):
+        cannot = f"Cannot attach to {request.device}"
+        if top.kind == "raidz":
+            widen = f"zpool attach {quote(pool.name)} {top.name} {quote(request.new_device)}"
+            raise ConflictError(f"{cannot}: zvaai attaches no disk to a raidz. To widen {top.name}, run as root: {widen}")
+        if top.kind == "draid" or top.role in (Role.SPARE, Role.CACHE):
             what = top.role if top.role in (Role.SPARE, Role.CACHE) else top.kind
-            reason = f"Cannot attach to {request.device}: only a single device or a mirror takes another one, not {what}"
-            raise ConflictError(reason)
+            raise ConflictError(f"{cannot}: only a single device or a mirror takes another one, not {what}")
         if has_device(pool, new := request.new_device):
             remedy = f"If it is a spare, remove it first: zvaai pool remove {quote(pool.name)} {quote(new)}"
             raise ConflictError(f"Cannot attach {new}: it is in pool {pool.name} already. {remedy}")
@@ -197,8 +200,11 @@ class RemoveDevice(PoolChange[requests.RemovalCreate, DevicePlan]):
         pool = find_pool(context, request.pool)
         top = _top_of(pool, request.device)
         if top.role not in REMOVABLE:
-            reason = f"Cannot remove {request.device}: it holds data. Only spares, cache and log devices can be removed"
-            raise ConflictError(reason)
+            reason = f"Cannot remove {request.device}: it holds data. zvaai removes only spares, cache and log devices"
+            remedy = f"To move its data to the other vdevs, run as root: zpool remove {quote(pool.name)} {quote(top.name)}"
+            if any(vdev.kind in ("raidz", "draid") for vdev in pool.vdevs):  # spa_vdev_remove_top_check of vdev_removal.c
+                remedy = f"OpenZFS cannot remove it either: pool {pool.name} has raidz or dRAID"
+            raise ConflictError(f"{reason}. {remedy}")
         return DevicePlan(**of_pool(pool.name), device=str(top.guid), action="remove")
 
     def change(self, context: Context, plan: DevicePlan) -> None:

@@ -55,6 +55,9 @@ UNTRIED = {
     "apt install dkms mokutil && dkms generate_mok && mokutil --import /var/lib/dkms/mok.pub": "for servers with Secure Boot",
     "systemctl disable --now nfs-server": "for servers that share files by Linux's NFS server",
     "systemctl enable --now nfs-server": "the same, after the removal",
+    "zpool attach tank raidz1-0 /dev/disk/by-id/NEW_DISK": "for raidz; the pool of these tests has mirrors",
+    "zpool remove tank mirror-1": "a task of OpenZFS; later tests need both mirrors",
+    "zpool import -N -o readonly=on POOL": "for damaged pools",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
 """Commands that no test runs, and why."""
@@ -252,6 +255,7 @@ def test_replace_a_disk(server: Machine) -> None:
     wait_for(lambda: "ubdb" not in vdevs(server), "the old disk has left the pool")
     attach = "zvaai pool attach tank DISK /dev/disk/by-id/NEW_DISK --wait"
     GUIDE.run(server, attach, {" DISK ": f" {DISKS[1]} ", "/dev/disk/by-id/NEW_DISK": DISKS[3]})
+    assert "resilver" in GUIDE.run(server, "zpool status tank")
     wait_for(lambda: "resilvered" in vdevs(server) and "in progress" not in vdevs(server), "the resilver has ended")
     assert all(Path(disk).name in vdevs(server) for disk in DISKS[1:4])
     GUIDE.run(server, "zvaai pool device tank OLD_DISK clear --wait", {"OLD_DISK": DISKS[1]})
@@ -279,6 +283,8 @@ def test_free_space(server: Machine) -> None:
     spare = "zvaai pool extend tank spare /dev/disk/by-id/DISK --wait"
     GUIDE.run(server, spare, {"/dev/disk/by-id/DISK": DISKS[1]}, "--force")  # it has the partitions of its earlier use
     assert "AVAIL" in vdevs(server)
+    GUIDE.run(server, "zpool set autotrim=on tank")
+    assert server.run("zpool get -Ho value autotrim tank").strip() == "on"
     GUIDE.run(server, "zvaai pool change tank --warning 70 --critical 85 --wait")
     assert " 70" in server.run("zvaai pool show tank")
 

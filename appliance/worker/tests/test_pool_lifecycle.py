@@ -82,7 +82,8 @@ def test_devices_that_cannot_be_attached(appliance: Appliance) -> None:
     disks = free_disks(appliance)
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [{"devices": disks[:3], "redundancy": "raidz1"}]})
     refused = appliance.request("POST", "/pools/fast/attach", {"device": disks[0], "new_device": disks[3]})
-    assert refused.status_code == 409 and refused.json and "raidz" in refused.json["detail"]
+    assert refused.status_code == 409 and refused.json
+    assert f"as root: zpool attach fast raidz1-0 {disks[3]}" in refused.json["detail"]
     assert appliance.request("POST", "/pools/fast/attach", {"device": "absent", "new_device": disks[3]}).status_code == 404
     tank = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]
     assert appliance.request("POST", "/pools/tank/attach", {"device": tank, "new_device": disks[0]}).status_code == 409, "in use"
@@ -120,9 +121,12 @@ def test_spares_caches_and_logs_are_removed_and_data_is_not(appliance: Appliance
     for device in (disks[1], disks[2], disks[3]):
         appliance.job("POST", "/pools/tank/remove", {"device": device})
     assert not devices_of(pool(appliance, "tank")["vdevs"]) & set(disks)
-    refused = appliance.request("POST", "/pools/tank/remove", {"device": data})
-    assert refused.status_code == 409 and refused.json and "holds data" in refused.json["detail"]
     assert appliance.request("POST", "/pools/tank/remove", {"device": disks[2]}).status_code == 404
+    refused = appliance.request("POST", "/pools/tank/remove", {"device": data})
+    assert refused.status_code == 409 and refused.json and "as root: zpool remove tank mirror-0" in refused.json["detail"]
+    appliance.job("POST", "/pools/tank/extend", {"vdevs": [{"devices": disks[:3], "redundancy": "raidz1"}], "force": True})
+    refused = appliance.request("POST", "/pools/tank/remove", {"device": data})
+    assert refused.status_code == 409 and refused.json and "OpenZFS cannot remove it" in refused.json["detail"]
 
 
 def test_trim_and_upgrade(appliance: Appliance) -> None:

@@ -118,7 +118,8 @@ export const pools = {
       stripe: "Single disks: no redundancy",
     },
     noRedundancy: "No redundancy: if one disk fails, the pool and all its datastores are lost.",
-    permanent: "Data disks cannot be removed. To remove a spare, cache or log, use Remove on the pool's page.",
+    permanent:
+      "zvaai cannot remove data disks: the guide says when OpenZFS can. To remove a spare, cache or log, use Remove on the pool's page.",
     disks: "Disks",
     carrying: "Also show disks that have data or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,

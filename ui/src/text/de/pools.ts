@@ -120,7 +120,7 @@ export const pools: Texts["pools"] = {
     },
     noRedundancy: "Keine Redundanz: Fällt eine Disk aus, sind der Pool und alle seine Datastores verloren.",
     permanent:
-      "Daten-Disks können nicht entfernt werden. Spares, Caches und Logs entfernen Sie mit „Entfernen“ auf der Seite des Pools.",
+      "zvaai kann Daten-Disks nicht entfernen. Wann OpenZFS es kann, steht in der Anleitung. Spares, Caches und Logs entfernen Sie mit „Entfernen“ auf der Seite des Pools.",
     disks: "Disks",
     carrying: "Auch Disks zeigen, die Daten haben oder in Gebrauch sind",
     tooFew: (count) => `Dieses Layout braucht mindestens ${count} Disks.`,
