@@ -7,6 +7,7 @@ The texts are those of libzfs of OpenZFS 2.3: libzfs_util.c, libzfs_crypto.c, zp
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 
 from appliance.zfs import errors
 from appliance.zfs.errors import ZfsError
@@ -72,6 +73,15 @@ def _in_use(*, can_force: bool) -> Maker:
 def _foreign(request: Request, match: re.Match[str]) -> ZfsError:
     host = re.search(r"Last accessed by (.*?) (?:\(hostid|at )", match[0])
     return errors.PoolInUseElsewhere(match["name"] or request.name, host[1] if host else "")
+
+
+def _sectors(request: Request, _: re.Match[str]) -> ZfsError:
+    """Of `zpool add`, whose new vdevs can have the pool's ashift, or of `attach` and `replace`, whose new disk cannot."""
+    if request.device:
+        return errors.NotSupported(f"{request.device} has larger sectors than the vdev allows. Use a disk with 512-byte sectors")
+    pool = quote(request.pool)
+    remedy = f"As root, read its ashift: zpool get ashift {pool} all-vdevs. Set that value: zpool set ashift=VALUE {pool}"
+    return errors.NotSupported(f"Pool {request.pool} and the new disks differ in sector size. {remedy}. Then repeat")
 
 
 def _layout(*, can_force: bool) -> Maker:
@@ -141,6 +151,7 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     (r"the following errors must be manually repaired:\n(?P<reason>.*)", _layout(can_force=False)),
     (r"invalid vdev specification:?(?P<reason>.*)", _layout(can_force=False)),
     (r"no valid replicas|insufficient replicas", lambda r, f: errors.InsufficientReplicas(r.pool, r.device)),
+    (r"different physical sector sizes is not allowed", _sectors),
     (
         r"(?P<reason>only (?:inactive hot spares|hot spares|applicable to|top-level)[^\n]*|can only be attached[^\n]*|"
         r"root pool[^\n]*|"
