@@ -89,7 +89,7 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str], system:
     replace, scrub = "Replace the disk", "If the number grows, replace the disk"
     if kind == "pool":
         tool = command(pool in system)
-        replace = f"Replace the disk: {tool} replace {quote(pool)} {path} NEW_DISK"
+        replace = f"Replace the disk: {tool} replace {quote(pool)} {disk.in_pool or path} NEW_DISK"
         scrub = f"Scrub the pool: {tool} scrub {quote(pool)}. {scrub}"
     findings = []
 

@@ -245,6 +245,8 @@ class Disk:
     """"pool tank", "mounted on /boot", "ext4", "partitions"; None without known content."""
     in_use: bool = False
     """Whether a pool, a mount, or a volume (LVM, LUKS, RAID) uses it now; old content alone does not count."""
+    in_pool: str | None = None
+    """The name that the pool in `used_by` has for the disk, or for its partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
             rotational=bool(device.get("rota")),
             used_by=use.used_by,
             in_use=use.in_use,
+            in_pool=next((named[part] for part in map(_kernel_name, _with_parts(device)) if part in named), None),
         )
         for device in whole_disks(commands.json_of(result.output, "lsblk"))
         for use in [use_of(device, owners)]

@@ -161,6 +161,29 @@ def test_a_disk_of_a_pool_has_the_name_that_the_pool_has_for_it(tmp_path: Path) 
     assert name_in_pool(device, {}) is None
 
 
+@pytest.mark.parametrize(("part", "in_pool"), [("part1", ""), ("part2", "-part2")])
+def test_a_disk_with_a_partition_in_a_pool_has_the_name_of_the_pool_too(
+    part: str, in_pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TrueNAS has data on the second partition, and another name may be the best one of the disk."""
+    (tmp_path / "by-id").mkdir()
+    for name in ("sda", "sda1", "sda2"):
+        (tmp_path / name).touch()
+    for link, to in (("ata-1", "sda"), ("wwn-1", "sda"), ("wwn-1-part1", "sda1"), ("wwn-1-part2", "sda2")):
+        (tmp_path / "by-id" / link).symlink_to(f"../{to}")
+    parts = (node("/dev/sda1", "part"), node("/dev/sda2", "part"))
+    document = {"blockdevices": [node("/dev/sda", "disk", *parts) | {"size": 1 << 30}]}
+    output = json.dumps(document).replace('"/dev/', f'"{tmp_path}/').encode()
+    monkeypatch.setattr(kernel_disks, "FOLDERS", (str(tmp_path / "by-id"),))
+    monkeypatch.setattr(commands, "run", lambda *_, **__: commands.Result(0, output, ""))
+    path = str(tmp_path / "by-id" / f"wwn-1-{part}")
+    device = Vdev(name=path, kind="disk", guid=1, health=Health.ONLINE, path=path)
+    pool = Pool(name="tank", guid=2, health=Health.ONLINE, size=0, allocated=0, free=0, vdevs=(device,))
+    (disk,) = kernel_disks.disks([pool])
+    assert (disk.used_by, disk.in_pool) == ("pool tank", str(tmp_path / f"by-id/wwn-1{in_pool}"))
+    assert kernel_disks.disks([])[0].in_pool is None
+
+
 def test_smart_data_comes_from_a_path_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """smartctl does not know maps."""
     paths = [{"name": name, "path": f"/dev/{name}", "type": "disk"} for name in ("sda", "sdb")]
