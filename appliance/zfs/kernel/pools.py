@@ -97,7 +97,7 @@ class KernelEngine(Snapshots, ZfsEngine):
     ) -> PoolPlan:
         words = (verb, *(("-f",) if force else ()), *options)
         request = Request(f"{verb} pool", pool)
-        specs = _words_of(vdevs)
+        specs = words_of(vdevs)
         planned = self.zpool(request, words[0], "-n", *words[1:], pool, *specs, seconds=POOL_SECONDS).decode(errors="replace")
         lines = tuple(line.removeprefix("\t").rstrip() for line in planned.splitlines() if line.startswith("\t"))
         if not dry_run:
@@ -288,12 +288,18 @@ class KernelEngine(Snapshots, ZfsEngine):
 _ROLE_WORDS = {Role.LOG: "log", Role.CACHE: "cache", Role.SPARE: "spare", Role.SPECIAL: "special", Role.DEDUP: "dedup"}
 
 
-def _words_of(vdevs: Sequence[VdevSpec]) -> list[str]:
-    """Vdevs for zpool-create(8): data first, because the other keywords apply to all that follow."""
+def words_of(vdevs: Sequence[VdevSpec]) -> list[str]:
+    """Vdevs for zpool-create(8).
+
+    A keyword applies to all that follows. So data comes first, and single devices, which have none, before mirrors.
+    OpenZFS takes the keywords of logs, caches and spares once (make_root_vdev of zpool_vdev.c).
+    """
     words: list[str] = []
-    for vdev in sorted(vdevs, key=lambda vdev: vdev.role != Role.DATA):
-        if vdev.role != Role.DATA:
-            words.append(_ROLE_WORDS[vdev.role])
+    role = Role.DATA
+    for vdev in sorted(vdevs, key=lambda vdev: (vdev.role != Role.DATA, vdev.role, vdev.redundancy != Redundancy.STRIPE)):
+        if vdev.role != role:
+            role = vdev.role
+            words.append(_ROLE_WORDS[role])
         if vdev.redundancy != Redundancy.STRIPE:
             words.append(vdev.redundancy.value)
         words += vdev.devices

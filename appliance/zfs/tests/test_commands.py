@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running programs: time limits, bounds, nothing inherited. And reading what zpool lists as text."""
+"""Running programs: time limits, bounds, nothing inherited. And reading what zpool lists as text, and its words for vdevs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from appliance.zfs.errors import EngineUnavailable, Timeout, UnexpectedFailure
 from appliance.zfs.kernel import commands, reading
-from appliance.zfs.model import Health
+from appliance.zfs.kernel.pools import words_of
+from appliance.zfs.model import Health, Redundancy, Role, VdevSpec
 
 
 def test_output_status_and_complaint() -> None:
@@ -104,6 +105,19 @@ def test_pools_to_import() -> None:
     assert reading.importable("") == []
     resilver = LISTED.replace("The pool was last accessed by another system.", "One or more devices were being resilvered.")
     assert [pool.last_host for pool in reading.importable(resilver)] == [None, "unknown"]
+
+
+def test_vdevs_are_not_merged() -> None:
+    """zpool takes single devices after a mirror for devices of the mirror, and "log", "cache" and "spare" once."""
+
+    def vdev(devices: str, redundancy: Redundancy = Redundancy.STRIPE, role: Role = Role.DATA) -> VdevSpec:
+        return VdevSpec(devices=tuple(devices), redundancy=redundancy, role=role)
+
+    mirror, raidz = Redundancy.MIRROR, Redundancy.RAIDZ1
+    assert words_of([vdev("ab", mirror), vdev("cd")]) == ["c", "d", "mirror", "a", "b"]
+    logs = [vdev("ab", mirror, Role.LOG), vdev("c", role=Role.SPARE), vdev("d", role=Role.LOG), vdev("ef", mirror, Role.LOG)]
+    words = words_of([*logs, vdev("g", role=Role.SPARE), vdev("hij", raidz), vdev("k")])
+    assert " ".join(words) == "k raidz1 h i j log d mirror a b mirror e f spare c g"
 
 
 def test_guids_of_64_bits() -> None:
