@@ -60,7 +60,9 @@ class Http(_Section):
 
 class Target(_Section):
     control: Path = Path("/run/zvaai-target/control.sock")
-    name: Annotated[str | None, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = None
+    name: Annotated[
+        str | None, Field(pattern=r"^iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)
+    ] = None
     """None: the installation's name, made with its database."""
 
 

@@ -30,7 +30,10 @@ _SEEN_STEP_S = 30
 """A smaller step is not stored. The worker notes hosts once a minute, and after each change."""
 HOSTS = 4096
 GROUPS = 256
-_IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9._:-]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")
+_IQN = re.compile(
+    r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[a-z0-9.-]+(:[a-z0-9._:-]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?"
+)
+"""No more than the target accepts, which refuses a whole access list for one such name."""
 
 Offload = Literal["extended_copy", "write_same", "unmap", "token"]
 """XCOPY, WRITE SAME, UNMAP and ODX, by the target's names: what can be disabled for a group.

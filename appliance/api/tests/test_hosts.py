@@ -24,6 +24,9 @@ def test_one_refusal_names_all_invalid_fields(appliance: Appliance) -> None:
     assert "not an iSCSI name" in reasons["iqns"] and "iqn.YYYY-MM" in reasons["iqns"]
     shell: Any = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [f"{ESX1}';reboot;'"]})
     assert shell.status_code == 422, "the console shows commands with this name for the host's shell"
+    for month in ("00", "13", "50"):
+        answer = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [f"iqn.1998-{month}.com.vmware:esx1"]})
+        assert answer.status_code == 422, f"the target refuses month {month}, and with it the names of all hosts"
     taken: Any = appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX1.upper()]})
     assert taken.status_code == 201 and taken.json["iqns"] == [ESX1]
 
