@@ -46,7 +46,7 @@ def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
     """Commands for one host that check the registered name of its adapter and the CHAP name. They only enable software iSCSI."""
     if not iqns:
         return []
-    names = "|".join(name.replace(".", "\\.") for name in iqns)
+    names = f"({'|'.join(name.replace('.', '\\.') for name in iqns)})[[:space:]]*$"  # not the beginning of a longer name
     registered = f"This host is registered as {iqns[0]}"
     lines = [f"{ENABLE}; {ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -Ei {quote(names)} || echo {quote(registered)}"]
     if chap_name is not None:

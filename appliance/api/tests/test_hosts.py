@@ -2,8 +2,10 @@
 """Hosts: refusals, and initiators of no host; the portals that they reach."""
 
 import shlex
+import subprocess
 from typing import Any
 
+import pytest
 from simulators.appliance import Appliance
 from simulators.ganesha import GaneshaSimulator
 from simulators.target import TargetSimulator
@@ -110,6 +112,15 @@ def test_commands_for_a_host_quote_its_name() -> None:
     name = f"{ESX1}';reboot;'"
     (line,) = host_lines([name], None)
     assert shlex.split(line.rpartition("echo ")[2]) == [f"This host is registered as {name}"]
+
+
+@pytest.mark.parametrize(("adapter", "registered"), [(ESX1, True), (ESX2.upper(), True), (f"{ESX1}0", False)])
+def test_a_host_compares_its_whole_name(adapter: str, registered: bool) -> None:
+    (line,) = host_lines([ESX1, ESX2], None)
+    check = line.rpartition("get -A $HBA | ")[2]
+    output = f"vmhba64\n   Name: {adapter} \n   Alias: \n"  # as of `esxcli iscsi adapter get`
+    result = subprocess.run(["sh", "-c", check], input=output, capture_output=True, text=True, check=True)
+    assert (f"This host is registered as {ESX1}" not in result.stdout) == registered
 
 
 def test_an_advertised_address_can_be_removed(appliance: Appliance) -> None:
