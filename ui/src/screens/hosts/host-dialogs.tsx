@@ -14,7 +14,7 @@ import { ChoiceField, LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
-import { entriesOf } from "./paths";
+import { entriesOf, nameIn } from "./paths";
 
 const words = text.hosts;
 const FIELDS = ["name", "group", "iqns", "addresses"];
@@ -92,10 +92,9 @@ function HostFields({ form, onChange, problem }: FieldsProps) {
   );
 }
 
-/** `iqn`: of an initiator that tried to log in. ESXi and Linux put the host's name at its end. */
+/** `iqn`: of an initiator that tried to log in. */
 export function AddHost({ iqn = "", onClose }: Close & { readonly iqn?: string }) {
-  const name = /:([A-Za-z0-9][A-Za-z0-9_.@-]*)$/.exec(iqn)?.[1] ?? "";
-  const [form, change] = useForm<Form>({ name, group: "", iqns: iqn, addresses: "" });
+  const [form, change] = useForm<Form>({ name: nameIn(iqn), group: "", iqns: iqn, addresses: "" });
   return (
     <ChangeDialog
       title={words.create.title}

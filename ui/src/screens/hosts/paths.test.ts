@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Check, Datastore, Host } from "../../api/types";
-import { isRecent, isUsageKnown, linesFor, entriesOf } from "./paths";
+import { isRecent, isUsageKnown, linesFor, entriesOf, nameIn } from "./paths";
 
 const [FIRST, OTHER] = ["naa.61", "naa.62"];
 const check = (id: string, subject: string, evidence: string, remedy = ""): Check => ({
@@ -48,6 +48,13 @@ it.each([
   ["", []],
   [" a \n\nb,c  d\r\n", ["a", "b", "c", "d"]],
 ])("entriesOf %j", (typed, lines) => expect(entriesOf(typed)).toEqual(lines));
+
+it.each([
+  ["iqn.1998-01.com.vmware:esx1.lab.local:1036308926:65", "esx1.lab.local"],
+  ["iqn.1998-01.com.vmware:esx1-4f2a6d10", "esx1-4f2a6d10"],
+  ["iqn.1993-08.org.debian:01:5dd4c93c2a1", "5dd4c93c2a1"],
+  ["iqn.2001-04.com.example", ""],
+])("nameIn %s", (iqn, name) => expect(nameIn(iqn)).toBe(name));
 
 it("isRecent: an NFS client is idle 5 minutes after its last request, unless it has files open", () => {
   const client = { address: "192.0.2.1", seen_at: "2026-11-25T10:00:00Z", opens: 0, datastores: [] };

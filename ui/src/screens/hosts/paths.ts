@@ -10,6 +10,11 @@ export function groupOf({ group }: Host, groups: readonly Group[] | undefined): 
   return groups?.find((candidate) => candidate.id === group)?.name ?? text.hosts.state.unknown;
 }
 
+/** The host's name in its iSCSI name: at the end, where current ESXi adds two numbers. Empty if the name has none. */
+export function nameIn(iqn: string): string {
+  return /:([A-Za-z0-9][A-Za-z0-9_.@-]*)(?::\d+:\d+)?$/.exec(iqn)?.[1] ?? "";
+}
+
 /** Sessions of a host: each is a path. */
 export function pathsOf(host: Host, sessions: readonly IscsiSession[]): IscsiSession[] {
   return sessions.filter((session) => host.iqns.includes(session.initiator));
