@@ -221,12 +221,23 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
                 result, evidence = WARNING, f"logged in at one portal only: {used.pop()}"
                 remedy = f"zvaai network ping {quote(host.name)}. Then {ENTER}"
             yield Check("logged_in", "The host is logged in", result, evidence, remedy, host.id)
-        if chap_required and host.chap_secret is None:
-            evidence = "CHAP is required, and the host has no secret"
-            yield Check("chap", "The host has a CHAP secret", FAILED, evidence, f"zvaai host chap {quote(host.name)}", host.id)
-        elif host.chap_secret is not None:
-            try:
-                seal.open(host.chap_secret)
-            except SealedError as error:
-                remedy = f"Restore the key. Or set the secret again: zvaai host chap {quote(host.name)}"
-                yield Check("chap", "The host has a CHAP secret", FAILED, str(error), remedy, host.id)
+        yield from _chap(facts, host, names, seal, required=chap_required)
+
+
+def _chap(facts: Facts, host: Host, names: list[str], seal: Seal, *, required: bool) -> Iterator[Check]:
+    """`names`: iSCSI names of the host."""
+    title, again = "The host has a CHAP secret", f"zvaai host chap {quote(host.name)}"
+    if host.chap_secret is None:
+        if required:
+            yield Check("chap", title, FAILED, "CHAP is required, and the host has no secret", again, host.id)
+        return
+    try:
+        seal.open(host.chap_secret)
+    except SealedError as error:
+        yield Check("chap", title, FAILED, str(error), f"Restore the key. Or set the secret again: {again}", host.id)
+        return
+    if required and any(logged.initiator in names and logged.account is None for logged in facts.sessions):
+        evidence = "it logged in before CHAP was required: its secret is not proven, and the next login can fail"
+        remedy = "Put the host into maintenance mode and reboot it: zvaai host sessions then shows its account"
+        remedy += f". If it cannot log in, set the secret again on both sides: {again}"
+        yield Check("chap", "The CHAP secret of the host is proven", WARNING, evidence, remedy, host.id)

@@ -2,6 +2,7 @@
 """Readiness of the storage network, and the commands for hosts: real addresses, ready to paste."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
@@ -91,6 +92,27 @@ def test_a_host_with_sessions_at_one_portal_of_two_is_not_ready(appliance: Appli
     assert remedy.startswith("zvaai network ping 'host of cluster'. Then enter on the host")
     listening(appliance, monkeypatch, [FIRST, SECOND], at[1])
     assert check(at[1])[0] == "ok", "there is no second one"
+
+
+def test_a_secret_is_proven_by_a_login_with_chap_on_each_path(appliance: Appliance) -> None:
+    """A session from before CHAP was required stays, so a mistyped secret has no effect until the target restarts."""
+    host: Any = appliance.request(
+        "POST", "/hosts", {"name": "esx1", "iqns": [ESX], "chap": {"name": ESX, "secret": "a good secret"}}
+    )
+
+    def check(*accounts: str | None) -> list[tuple[str, str]]:
+        assert isinstance(appliance.target, TargetSimulator)
+        sessions = [LoggedIn(ESX, appliance.target_name, "192.0.2.9:50000", "192.0.2.2:3260", 0, account) for account in accounts]
+        appliance.target.logged_in = sessions
+        checks = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "chap"]
+        assert all(check["subject"] == host.json["id"] and "maintenance mode" in check["remedy"] for check in checks)
+        return [(check["result"], check["evidence"].partition(":")[0]) for check in checks]
+
+    assert check(None, None) == []
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+    unproven = [("warning", "it logged in before CHAP was required")]
+    assert check(None, None) == check(ESX, None) == unproven
+    assert check(ESX, ESX) == check() == []
 
 
 def test_names_with_spaces_are_quoted_in_commands(appliance: Appliance) -> None:

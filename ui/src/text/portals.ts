@@ -37,7 +37,8 @@ export const portals = {
     target: "The target's own name",
     require: "Require CHAP",
     requireTitle: "Require CHAP of all hosts?",
-    requireLead: "It applies to the next login of each host. Hosts without a secret cannot log in then.",
+    requireLead:
+      "It applies to the next login of each host. Hosts without a secret, or with a wrong one, cannot log in then. Afterwards, put one host after the other into maintenance mode and reboot it. The page of the host then shows its CHAP user.",
     off: "Do not require CHAP",
     offTitle: "Stop requiring CHAP?",
     offLead: "All hosts of a group can log in without a secret then.",

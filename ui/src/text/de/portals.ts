@@ -47,7 +47,8 @@ export const portals: Texts["portals"] = {
     target: "Name des Targets",
     require: "CHAP verlangen",
     requireTitle: "CHAP von allen Hosts verlangen?",
-    requireLead: "Es gilt ab der nächsten Anmeldung jedes Hosts. Hosts ohne Secret können sich dann nicht anmelden.",
+    requireLead:
+      "Es gilt ab der nächsten Anmeldung jedes Hosts. Hosts ohne Secret oder mit einem falschen können sich dann nicht anmelden. Versetzen Sie danach einen Host nach dem anderen in den Wartungsmodus, und starten Sie ihn neu. Die Seite des Hosts zeigt dann seinen CHAP-Benutzer.",
     off: "CHAP nicht verlangen",
     offTitle: "CHAP nicht mehr verlangen?",
     offLead: "Alle Hosts einer Gruppe können sich dann ohne Secret anmelden.",
