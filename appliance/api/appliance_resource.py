@@ -163,12 +163,19 @@ def _iscsi(session: Session) -> IscsiSettingsResponse:
 
 @resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", matches=True)
 def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettingsResponse:
-    """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
-    sessions = call.context.sessions() if body.chap_required and not body.force else []
+    """Applies to each host's next login.
+
+    Requiring CHAP is refused if hosts without a secret are logged in, and its end if hosts are logged in by CHAP, unless forced.
+    """
+    sessions = [] if body.force else call.context.sessions()
     with call.changing() as session:
         call.match(_iscsi(session))
-        if body.chap_required and not _iscsi(session).chap_required:
+        required = _iscsi(session).chap_required
+        if body.chap_required and not required:
             hosts.check_not_locked_out(session, [session.initiator for session in sessions], body.force)
+        if required and not body.chap_required:
+            by_chap = [session.initiator for session in sessions if session.account is not None]
+            hosts.check_not_by_chap(session, by_chap, body.force)
         session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
         call.changed()
         return _iscsi(session)

@@ -115,7 +115,7 @@ def show(run: Run) -> None:
 def change(
     run: Run,
     chap: Annotated[bool, typer.Option("--chap/--no-chap", help="Require CHAP of all hosts, or of none.")],
-    force: Annotated[bool, typer.Option("--force", help="Also if hosts without a secret are logged in.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if logged-in hosts could not log in again.")] = False,
 ) -> None:
     """Require CHAP of hosts, or not. It applies to their next login."""
     run.output.fields(run.client.call("PUT", "/settings/iscsi", {"chap_required": chap, "force": force}))

@@ -281,18 +281,31 @@ def set_mutual(session: Session, seal: Seal, chap: tuple[str, str] | None) -> No
     session.merge(Setting(name=MUTUAL_SETTING, value=value))
 
 
+def _by_iqn(session: Session) -> dict[str, Host]:
+    joined = select(HostInitiator.iqn, Host).join(Host, HostInitiator.host_id == Host.id)
+    return dict(session.execute(joined).tuples().all())
+
+
 def check_not_locked_out(session: Session, logged_in: Sequence[str], force: bool) -> None:
     """Before CHAP is required: names hosts that are logged in and have no secret. Raises ConflictError."""
-    by_iqn = {
-        iqn: host_ for host_, iqn in session.execute(
-            select(Host, HostInitiator.iqn).join(HostInitiator, HostInitiator.host_id == Host.id)
-        ).tuples()
-    }  # fmt: skip
+    by_iqn = _by_iqn(session)
     names = {
         (by_iqn[iqn].name if iqn in by_iqn else iqn) for iqn in logged_in if getattr(by_iqn.get(iqn), "chap_name", None) is None
     }
     if names and not force:
         reason = "hosts without a CHAP secret are logged in, and could not log in again; zvaai host chap sets a secret"
+        raise ConflictError(reason, sorted(names), can_force=True)
+
+
+def check_not_by_chap(session: Session, logged_in: Sequence[str], force: bool) -> None:
+    """Before CHAP is not required any more: names hosts that are logged in by CHAP. `logged_in`: their iSCSI names.
+
+    Without CHAP the target has no accounts, and refuses a login that offers only CHAP. Raises ConflictError.
+    """
+    by_iqn = _by_iqn(session)
+    if logged_in and not force:
+        reason = "hosts are logged in by CHAP. A host that offers only CHAP, or requests mutual CHAP, could not log in again"
+        names = {by_iqn[iqn].name if iqn in by_iqn else iqn for iqn in logged_in}
         raise ConflictError(reason, sorted(names), can_force=True)
 
 

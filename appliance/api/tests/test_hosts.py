@@ -73,6 +73,23 @@ def test_a_chap_account_proves_one_side_and_no_other_host(appliance: Appliance) 
     assert {host["name"]: host["chap_name"] for host in appliance.get("/hosts")["items"]} == {"first": "esx1", "second": None}
 
 
+def test_the_end_of_chap_names_hosts_that_are_logged_in_by_it(appliance: Appliance) -> None:
+    """The target cannot see whether they would log in without CHAP."""
+    assert isinstance(appliance.target, TargetSimulator)
+    for name, iqn in (("first", ESX1), ("second", ESX2)):
+        body = {"name": name, "iqns": [iqn], "chap": {"name": iqn, "secret": f"secret of {name}"}}
+        assert appliance.request("POST", "/hosts", body).status_code == 201
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+    accounts = ((ESX1, ESX1), (ESX2, None))
+    appliance.target.logged_in = [
+        LoggedIn(iqn, appliance.target_name, "192.0.2.9:1", "192.0.2.1:3260", 0, account) for iqn, account in accounts
+    ]
+    refused: Any = appliance.request("PUT", "/settings/iscsi", {"chap_required": False})
+    assert refused.status_code == 409 and refused.json["can_force"] and refused.json["blocking"] == ["first"], refused.text
+    for taken in ({"chap_required": True}, {"chap_required": False, "force": True}, {"chap_required": False}):
+        assert appliance.request("PUT", "/settings/iscsi", taken).status_code == 200, taken
+
+
 def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) -> None:
     """The later of both counts, and the time is stored at most twice a minute."""
     assert isinstance(appliance.target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)

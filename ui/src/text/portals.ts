@@ -41,7 +41,8 @@ export const portals = {
       "It applies to the next login of each host. Hosts without a secret, or with a wrong one, cannot log in then. Afterwards, put one host after the other into maintenance mode and reboot it. The page of the host then shows its CHAP user.",
     off: "Do not require CHAP",
     offTitle: "Stop requiring CHAP?",
-    offLead: "All hosts of a group can log in without a secret then.",
+    offLead:
+      "All hosts of a group can log in without a secret then. Hosts that offer only CHAP, or request mutual CHAP, cannot log in again.",
     changed: "CHAP was changed",
     setTarget: "Set the target's secret",
     targetTitle: "Secret of the target",

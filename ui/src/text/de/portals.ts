@@ -51,7 +51,8 @@ export const portals: Texts["portals"] = {
       "Es gilt ab der nächsten Anmeldung jedes Hosts. Hosts ohne Secret oder mit einem falschen können sich dann nicht anmelden. Versetzen Sie danach einen Host nach dem anderen in den Wartungsmodus, und starten Sie ihn neu. Die Seite des Hosts zeigt dann seinen CHAP-Benutzer.",
     off: "CHAP nicht verlangen",
     offTitle: "CHAP nicht mehr verlangen?",
-    offLead: "Alle Hosts einer Gruppe können sich dann ohne Secret anmelden.",
+    offLead:
+      "Alle Hosts einer Gruppe können sich dann ohne Secret anmelden. Hosts, die nur CHAP anbieten oder gegenseitiges CHAP verlangen, können sich nicht wieder anmelden.",
     changed: "CHAP wurde geändert",
     setTarget: "Secret des Targets setzen",
     targetTitle: "Secret des Targets",
