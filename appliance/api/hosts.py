@@ -72,17 +72,21 @@ def read_host(call: Call, session: Session, host_id: str) -> schemas.HostRespons
 
 @resource.operation("PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", matches=True)
 def change_host(call: Call, host_id: str, body: schemas.HostUpdate) -> schemas.HostResponse:
-    """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
+    """Name, group, iSCSI names, addresses.
+
+    Needs `force` to remove a name or address that is in use, or to move a host in use to a group that sees fewer datastores.
+    """
     moves = "group" in body.model_fields_set
     checks_use = not body.force and (moves or body.iqns is not None or body.addresses is not None)
     logged_in = _using(call, host_id) if checks_use else set()
     with call.changing() as session:
         host = hosts.host(session, host_id)
         call.match(_host(session, host))
-        if moves and host.group_id not in (None, body.group):
+        if moves and host.group_id not in (None, body.group) and not hosts.sees_all_of(session, body.group, host.group_id):
             hosts.check_unused(session, host_id, logged_in, body.force)
-        if body.iqns is not None and set(hosts.initiators(session, host_id)) - {name.lower() for name in body.iqns}:
-            hosts.check_unused(session, host_id, logged_in, body.force)
+        if body.iqns is not None:
+            removed = set(hosts.initiators(session, host_id)) - {name.lower() for name in body.iqns}
+            hosts.check_unused(session, host_id, logged_in & removed, body.force)
         if body.addresses is not None and (gone := set(host.addresses) - set(hosts.check_addresses(body.addresses))):
             hosts.check_unused(session, host_id, logged_in & gone, body.force)
         host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)

@@ -350,6 +350,16 @@ def delete_host(session: Session, host_id: str) -> None:
     session.delete(host(session, host_id))
 
 
+def sees_all_of(session: Session, group_id: str | None, other: str | None) -> bool:
+    """Whether the hosts of a group see each datastore that those of another group see."""
+
+    def seen(group_id: str | None) -> set[str]:
+        tables = (PresentationGroup, ExportGroup)
+        return {uuid for table in tables for uuid in session.scalars(select(table.datastore).where(table.group_id == group_id))}
+
+    return seen(other) <= seen(group_id)
+
+
 def check_unused(session: Session, host_id: str, logged_in: set[str], force: bool) -> None:
     """Refused while the host uses datastores, unless forced. `logged_in` has iSCSI names, and addresses of NFS clients."""
     names = {*initiators(session, host_id), *host(session, host_id).addresses}

@@ -177,6 +177,9 @@ def test_connect_a_host_and_create_datastores(server: Machine) -> None:
     remove = "zvaai host change esx1 --remove-address 192.0.2.12"
     wait_for(lambda: "would lose" not in server.run(remove, 60, check=False), "the address is removed")
     GUIDE.run(server, "zvaai host unknown")
+    for option in ("--add-iqn", "--remove-iqn"):
+        GUIDE.run(server, f"zvaai host change esx1 {option} IQN", {"IQN": "iqn.1998-01.com.vmware:former"})
+    GUIDE.run(server, "zvaai host change esx1 --group GROUP", {"GROUP": "cluster"})
     server.run("zvaai host create retired --address 192.0.2.99", 60)
     GUIDE.run(server, "zvaai host delete NAME", {"NAME": "retired"})
     assert [host["name"] for host in zvaai(server, "host", "list")] == ["esx1"]

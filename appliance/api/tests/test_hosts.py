@@ -90,6 +90,38 @@ def test_the_end_of_chap_names_hosts_that_are_logged_in_by_it(appliance: Applian
         assert appliance.request("PUT", "/settings/iscsi", taken).status_code == 200, taken
 
 
+def _logged_in(appliance: Appliance, *iqns: str) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    name = appliance.target_name
+    appliance.target.logged_in = [LoggedIn(iqn, name, "192.0.2.9:1", "192.0.2.1:3260", 0, None) for iqn in iqns]
+
+
+def test_a_name_that_is_not_logged_in_can_be_removed(appliance: Appliance) -> None:
+    appliance.datastore("vmfs1", host_groups=[appliance.group("cluster", ESX1, ESX2)])
+    path = f"/hosts/{appliance.get('/hosts')['items'][0]['id']}"
+    _logged_in(appliance, ESX2)
+    refused: Any = appliance.request("PATCH", path, {"iqns": [ESX1]})
+    assert refused.status_code == 409 and refused.json["blocking"] == [ESX2]
+    taken: Any = appliance.request("PATCH", path, {"iqns": [ESX2.upper()]})
+    assert taken.status_code == 200 and taken.json["iqns"] == [ESX2], taken.text
+
+
+def test_a_host_can_move_to_a_group_that_sees_no_less(appliance: Appliance) -> None:
+    """Its sessions and mounts stay."""
+    old, new = appliance.group("old", ESX1), appliance.group("new", ESX2)
+    path = next(f"/hosts/{host['id']}" for host in appliance.get("/hosts")["items"] if host["group"] == old)
+    _logged_in(appliance, ESX1)
+    both, fewer = appliance.datastore("both", host_groups=[old, new]), appliance.datastore("fewer", host_groups=[old])
+    nfs = appliance.nfs_datastore("nfs", host_groups=[old])
+    for store in (fewer, nfs):
+        assert appliance.request("PATCH", path, {"group": new}).status_code == 409
+        appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [old, new]})
+    assert appliance.request("PATCH", path, {"group": None}).status_code == 409
+    assert appliance.request("PATCH", path, {"group": new}).status_code == 200
+    (admitted,) = {lun.lun.initiators for target in appliance.target.targets() for lun in target.luns if lun.lun.uuid == both}
+    assert set(admitted or ()) == {ESX1, ESX2}
+
+
 def test_a_host_was_last_seen_when_it_used_nfs_or_iscsi(appliance: Appliance) -> None:
     """The later of both counts, and the time is stored at most twice a minute."""
     assert isinstance(appliance.target, TargetSimulator) and isinstance(appliance.nfs, GaneshaSimulator)
