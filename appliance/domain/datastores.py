@@ -428,13 +428,13 @@ def forget(session: Session, uuid: str) -> None:
     session.execute(delete(Presentation).where(Presentation.datastore == uuid))
 
 
-def admitted(session: Session, uuid: str) -> dict[str, str]:
-    """Initiators that see a datastore, and the names of their hosts."""
+def admitted(session: Session, uuid: str, without: Collection[str] = ()) -> dict[str, str]:
+    """Initiators that see a datastore, and the names of their hosts. Not those of the groups `without`."""
     rows = session.execute(
         select(HostInitiator.iqn, Host.name)
         .join(Host, Host.id == HostInitiator.host_id)
         .join(PresentationGroup, PresentationGroup.group_id == Host.group_id)
-        .where(PresentationGroup.datastore == uuid)
+        .where(PresentationGroup.datastore == uuid, PresentationGroup.group_id.not_in(without))
     )
     return dict(rows.tuples().all())
 

@@ -197,15 +197,17 @@ class Context:
 
     # --- users
 
-    def logged_in(self, uuid: str) -> list[str]:
-        """Hosts that use the datastore: "HOST (IQN)" that see it and are logged in, "HOST (ADDRESS)" that mount it.
+    def logged_in(self, uuid: str, groups: Collection[str] = (), clients: Collection[str] = ()) -> list[str]:
+        """Hosts that use the datastore: "HOST (IQN)" that see it and are logged in, "HOST (ADDRESS)" that mount it. Not those of
+        `groups`, nor NFS clients within `clients`.
 
         Raises UnavailableError if target or NFS server does not answer.
         """
         with self.store.reading() as session:
-            admitted = domain.admitted(session, uuid)
+            admitted = domain.admitted(session, uuid, groups)
+            others = {*exports.addresses(session, groups), *clients}
         if not admitted:
-            return self.mounted_by(uuid)
+            return self.mounted_by(uuid, others)
         names = {session.initiator for session in self.sessions()}
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
@@ -219,9 +221,12 @@ class Context:
         """Addresses of users of NFS datastores; while the NFS server knows no client also networks. Raises UnavailableError."""
         return {user.address for users in self.nfs_users()[1].values() for user in users}
 
-    def mounted_by(self, uuid: str) -> list[str]:
-        """Clients that use an NFS datastore; empty while it is not exported. Raises UnavailableError."""
-        return [user.text for user in self.nfs_users(uuid)[1].get(uuid, ())]
+    def mounted_by(self, uuid: str, others: Collection[str] = ()) -> list[str]:
+        """Clients that use an NFS datastore, and are not within `others`; empty while it is not exported. Raises
+        UnavailableError.
+        """
+        users = self.nfs_users(uuid)[1].get(uuid, ())
+        return [user.text for user in users if not exports.is_within(user.address, others)]
 
     def nfs_users(self, *uuids: str) -> tuple[Clients, dict[str, list[nfs_serving.User]]]:
         """Clients of ganesha, and users of NFS datastores that it serves (default: all), as nfs_serving.using finds them.

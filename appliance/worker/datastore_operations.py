@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that create and change datastores: a class per kind of job."""
 
+from collections.abc import Sequence
 from shlex import quote
 
 import msgspec
@@ -127,6 +128,13 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
         return None if self.changes.thick == self.was_thick else self.changes.thick
 
 
+def _shown_after(
+    store: domain.Datastore, groups: Sequence[str] | None, clients: Sequence[str] | None
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Host groups and clients after a change; None changes nothing."""
+    return store.host_groups if groups is None else groups, store.clients if clients is None else clients
+
+
 class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
     """Changes name, threshold, LUN number, host groups or thick; of NFS also clients.
 
@@ -147,14 +155,12 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
         if request.lun is not None and request.lun != store.lun:
             steps.choose_lun(context, request.lun)
             steps.unused(context, store, request.force, "another LUN number takes it away from them")
-        groups = request.host_groups
-        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
-        if fewer_groups:
-            steps.unused(context, store, request.force, "fewer host groups may take it away from them")
         clients = None if request.clients is None else exports.check_clients(request.clients)
-        fewer_clients = clients is not None and bool(set(store.clients) - set(clients))
-        if fewer_clients:
-            steps.unused(context, store, request.force, "fewer clients may take it away from them")
+        groups_after, clients_after = _shown_after(store, request.host_groups, clients)
+        loses = bool(set(store.host_groups) - set(groups_after) or set(store.clients) - set(clients_after))
+        if loses:
+            doing = "fewer host groups or clients take it away from them"
+            steps.unused(context, store, request.force, doing, groups_after, clients_after)
         given = request.model_dump(exclude=set() if "soft_threshold" in request.model_fields_set else {"soft_threshold"})
         if clients is not None:
             given["clients"] = clients
@@ -162,13 +168,15 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             **of_datastore(store), changes=decoding.convert(given, Changes), kind=store.kind, number=store.lun,
             export=store.export, share=store.share, called=store.name, size=store.size,
             was_thick=None if store.thick and store.becoming_thick else store.thick, becoming_thick=bool(request.thick),
-            loses=fewer_groups or fewer_clients, force=request.force, claims=Claims(name=request.name, lun=request.lun),
+            loses=loses, force=request.force, claims=Claims(name=request.name, lun=request.lun),
         )  # fmt: skip
 
     def run(self, context: Context, plan: ChangePlan, job_id: str, advance: Advance) -> DatastoreResult:
         changes, dataset, uuid = plan.changes, plan.dataset, plan.uuid
-        if plan.loses and not plan.force and (users := context.logged_in(uuid)):
-            raise ConflictError("hosts use it by now", users, can_force=True)
+        if plan.loses and not plan.force:
+            store = domain.find(context.datastores(3600), uuid, "active")
+            if users := context.logged_in(uuid, *_shown_after(store, changes.host_groups, changes.clients)):
+                raise ConflictError("hosts use it by now", users, can_force=True)
         if changes.lun not in (None, plan.number):
             steps.still_unused(context, uuid, plan.force, plan.number)
         advance("storing settings with the data", 10)

@@ -99,9 +99,13 @@ class DatastoreResult(Result, frozen=True, kw_only=True):
     problems: list[str] | UnsetType = UNSET
 
 
-def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
-    """Refused while hosts are logged in, unless forced: then target and NFS server need not answer."""
-    hosts = [] if force else context.logged_in(store.uuid or "")
+def unused(
+    context: Context, store: Datastore, force: bool, doing: str, groups: Collection[str] = (), clients: Collection[str] = ()
+) -> None:
+    """Refused while hosts are logged in, unless forced: then target and NFS server need not answer. Hosts of `groups`, and within
+    `clients`, retain the datastore.
+    """
+    hosts = [] if force else context.logged_in(store.uuid or "", groups, clients)
     if hosts:
         raise ConflictError(f"hosts that see {store.name} are logged in; {doing}", hosts, can_force=True)
 

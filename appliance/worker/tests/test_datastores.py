@@ -134,6 +134,16 @@ def test_delete_restore_purge(appliance: Appliance) -> None:
     assert appliance.target.forgotten == [(folder, store)]
 
 
+def test_only_hosts_that_lose_the_datastore_are_in_the_way(appliance: Appliance) -> None:
+    used, other = appliance.group("used", ESX), appliance.group("other", f"{ESX}-other")
+    store = appliance.datastore("first", host_groups=[used, other])
+    log_in(appliance)
+    problem = refused(appliance, "PATCH", f"/datastores/{store}", {"host_groups": [other]})
+    assert problem["blocking"] == [f"host of used ({ESX})"]
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [used]})
+    assert served(appliance)[0].lun.initiators == (ESX,)
+
+
 def test_datastores_in_use_are_deleted_only_by_force(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])

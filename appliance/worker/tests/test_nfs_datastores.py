@@ -159,7 +159,7 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
         ("DELETE", f"/datastores/{store}", None),
         ("POST", f"/datastores/{store}/snapshots/one/rollback", {}),
         ("PATCH", f"/datastores/{store}", {"host_groups": []}),
-        ("PATCH", f"/datastores/{store}", {"clients": []}),
+        ("PATCH", f"/datastores/{store}", {"host_groups": [], "clients": []}),
         ("POST", "/pools/tank/export", None),
     ):
         problem = refused(appliance, method, path, body)
@@ -173,6 +173,26 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
     appliance.job("PATCH", f"/datastores/{store}", {"clients": ["198.51.100.0/24", "203.0.113.7"]})  # more is not a loss
     appliance.job("DELETE", f"/datastores/{store}?force=true")
     assert served(appliance) == {}
+
+
+def test_a_client_that_keeps_its_access_is_not_in_the_way(appliance: Appliance) -> None:
+    """By the address of its host, or by a network that contains it."""
+    group = cluster(appliance)
+    path = f"/datastores/{appliance.nfs_datastore('first', host_groups=[group], clients=['192.0.2.0/25'])}"
+    uses(appliance)
+    lost = {"host_groups": [], "clients": ["192.0.2.12/30"]}  # the network has no 192.0.2.11
+    assert refused(appliance, "PATCH", path, lost)["blocking"] == [f"host of cluster ({ESX})"]
+    appliance.job("PATCH", path, {"clients": []})
+    appliance.job("PATCH", path, {"host_groups": [], "clients": ["192.0.2.0/24", "198.51.100.7"]})
+    appliance.job("PATCH", path, {"clients": ["192.0.2.8/29"]})
+    assert refused(appliance, "PATCH", path, {"clients": ["192.0.2.12/30"]})["blocking"] == [ESX]
+
+
+def test_each_permitted_network_counts_while_the_nfs_server_knows_no_client(appliance: Appliance) -> None:
+    path = f"/datastores/{appliance.nfs_datastore('first', clients=['192.0.2.0/25', '198.51.100.0/24'])}"
+    nfs(appliance).started_at = nfs(appliance).now
+    assert refused(appliance, "PATCH", path, {"clients": ["192.0.2.0/26"]})["blocking"] == ["192.0.2.0/25", "198.51.100.0/24"]
+    appliance.job("PATCH", path, {"clients": ["192.0.2.0/24", "198.51.100.0/24"]})
 
 
 def test_the_same_addresses_written_otherwise_take_nothing_away(appliance: Appliance) -> None:
