@@ -270,7 +270,7 @@ fn is_in_the_way(first: Portal, other: Portal) -> bool {
 
 /// "Address already in use", with the portal that has it and what to do.
 fn in_use_by(other: SocketAddr) -> io::Error {
-    let reason = format!("the portal {other} has this port; replace that portal");
+    let reason = format!("the portal {other} has this port; remove or replace it");
     io::Error::new(io::ErrorKind::AddrInUse, reason)
 }
 

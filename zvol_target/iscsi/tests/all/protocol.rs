@@ -671,7 +671,7 @@ fn a_refused_portal_names_the_portal_that_has_its_port() {
         open.port(),
     ));
     let error = fixture.server.set_portals(&[every, second]).unwrap_err();
-    let reason = format!("the portal {open} has this port; replace that portal");
+    let reason = format!("the portal {open} has this port; remove or replace it");
     assert_eq!(
         error.to_string(),
         format!("cannot listen at {}: {reason}", second.address)
