@@ -95,7 +95,9 @@ def send(
             return Outcome(error.smtp_code, f"the mail server answered {error.smtp_code} {text}"[:500], error.smtp_code >= 500)
         except smtplib.SMTPRecipientsRefused as error:
             return _refused(error.recipients, partial=False)
-    return _refused(lost, partial=True) if lost else Outcome(250, None)
+    if lost:  # after a temporary refusal the mail is sent again, to all
+        return _refused(lost, partial=all(code >= 500 for code, _ in lost.values()))
+    return Outcome(250, None)
 
 
 def _refused(lost: dict[str, tuple[int, bytes]], *, partial: bool) -> Outcome:

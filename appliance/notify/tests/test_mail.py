@@ -60,9 +60,11 @@ class MailServer:
         return AuthResult(success=right, handled=False)
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
-        """Accepts every recipient except nobody."""
+        """Accepts every recipient except nobody, and "later" from the second mail on."""
         if address.startswith("nobody@"):
             return "550 5.1.1 there is no such user"
+        if address.startswith("later@") and not self.mails:
+            return "451 4.7.1 try again later"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
@@ -276,6 +278,15 @@ def test_a_refused_recipient_does_not_repeat_the_mail_for_others(appliance: Appl
         assert "some recipients of mail do not get alerts" in alert["text"] and "nobody@example.com" in alert["text"]
         tested = appliance.request("POST", f"{path}/test").json
         assert tested is not None and tested["state"] == "failed" and "nobody@example.com" in tested["problem"]
+
+
+def test_a_mail_is_repeated_for_a_recipient_that_was_refused_for_now(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "smtp") as mail:
+        receiver(appliance, mail, "smtp", recipients=[OPS, "later@example.com"])
+        raised_and_cleared(appliance)
+        for turn in range(3):
+            sent(appliance, time.time() + 4000 * turn)
+        assert mail.to == [[OPS], [OPS, "later@example.com"], [OPS, "later@example.com"]]
 
 
 def test_an_accepted_mail_is_delivered_without_an_answer_to_quit(appliance: Appliance, tmp_path: Path) -> None:
