@@ -146,7 +146,8 @@ class Client:
                 f"The certificate of {self.url} is not the one that this login trusts. Compare its fingerprint, then log in again"
             )
             return CommandError(f"{text}: zvaai login {self.url}", UNAVAILABLE)
-        sent = isinstance(error, httpx.TransportError) and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        sent = isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.ReadTimeout | httpx.WriteTimeout)
+        sent = sent and not isinstance(error, httpx.ConnectError)
         return CommandError(f"{self.url} does not answer: {error}", UNAVAILABLE, unknown=sent)
 
     def _refusal(self, answer: httpx.Response, problem: Any) -> CommandError:

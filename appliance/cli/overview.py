@@ -109,6 +109,9 @@ def status(run: Run) -> None:
     if run.output.as_json:
         run.output.raw({**status, "alerts": alerts})
     else:
+        scans = {}
+        with contextlib.suppress(CommandError):  # the rest is printed also if storage hangs
+            scans = {pool["name"]: pool["scan"] for pool in run.client.all("/pools")}
         target = status["target"]
         ok, bad = "ok", "PROBLEM"
         print(f"zvaai {status['version']} at {run.client.url}")
@@ -117,7 +120,6 @@ def status(run: Run) -> None:
         print(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
         if status["storage_problem"]:
             print(f"  storage   {bad}  {status['storage_problem']}")
-        scans = {pool["name"]: pool["scan"] for pool in run.client.all("/pools")} if status["pools"] else {}
         for pool in status["pools"]:
             used = f"{pool['used_percent']} % of {size(pool['usable'] or pool['size'])} used or reserved"
             state = ok if pool["health"] == "ONLINE" and pool["used_percent"] < pool["warning_percent"] else bad

@@ -82,7 +82,7 @@ def create_token(
 
     Without a password the new token must end no later than the token of this login.
     """
-    password = ask_secret("Password (empty if the new token ends before your own)", optional=True) or None
+    password = ask_secret("Password (empty if the new token ends no later than your own)", optional=True) or None
     body = {"name": name, "scope": scope, "days": days, "password": password}
     run.output.fields(run.client.call("POST", "/tokens", body))
 
