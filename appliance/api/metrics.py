@@ -318,7 +318,11 @@ def _database(families: _Families, call: Call) -> None:
             select(Job.kind, Job.state, func.max(Job.ended_at)).where(Job.ended_at.is_not(None)).group_by(Job.kind, Job.state)
         ).all()
         alerts = dict(
-            session.execute(select(Alert.severity, func.count()).where(Alert.cleared_at.is_(None)).group_by(Alert.severity))
+            session.execute(
+                select(Alert.severity, func.count())
+                .where(Alert.cleared_at.is_(None), Alert.acknowledged_at.is_(None))
+                .group_by(Alert.severity)
+            )
             .tuples()
             .all()
         )
@@ -328,5 +332,5 @@ def _database(families: _Families, call: Call) -> None:
     for kind, state, at in ended:
         families.gauge("job_end_timestamp_seconds", "When the last job of a kind ended so.", at, kind=kind, state=state)
     for severity in ("info", "warning", "critical"):
-        families.gauge("alerts", "Open alerts.", alerts.get(severity, 0), severity=severity)
+        families.gauge("alerts", "Open alerts that nobody has acknowledged.", alerts.get(severity, 0), severity=severity)
     families.gauge("api_sessions", "Browser sessions that are stored.", sessions)
