@@ -167,7 +167,9 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettingsResponse
 
     Requiring CHAP is refused if hosts without a secret are logged in, and its end if hosts are logged in by CHAP, unless forced.
     """
-    sessions = [] if body.force else call.context.sessions()
+    with call.context.store.reading() as session:
+        changes = _iscsi(session).chap_required != body.chap_required
+    sessions = call.context.sessions() if changes and not body.force else []
     with call.changing() as session:
         call.match(_iscsi(session))
         required = _iscsi(session).chap_required
