@@ -17,7 +17,8 @@ export const portals = {
   advertised: "Address that discovery reports",
   advertisedHelp: "Only behind address translation",
   replaces: "Takes the place of",
-  replacesHelp: "A portal at every address, such as 0.0.0.0:3260, excludes all others at its port. Replace it first.",
+  replacesHelp:
+    "A portal at all IPv4 addresses (0.0.0.0) or all IPv6 addresses ([::]) has the whole port. The new portal must take its place.",
   replacesNone: "No portal",
   created: (portal: string) => `The target listens at ${portal}`,
   change: "Change",

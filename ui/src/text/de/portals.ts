@@ -26,7 +26,7 @@ export const portals: Texts["portals"] = {
   advertisedHelp: "Nur hinter Adressübersetzung (NAT)",
   replaces: "Ersetzt",
   replacesHelp:
-    "Ein Portal an jeder Adresse, etwa 0.0.0.0:3260, schließt alle anderen an seinem Port aus. Ersetzen Sie es zuerst.",
+    "Ein Portal an allen IPv4-Adressen (0.0.0.0) oder allen IPv6-Adressen ([::]) belegt den ganzen Port. Das neue Portal muss es ersetzen.",
   replacesNone: "Kein Portal",
   created: (portal) => `Das Target lauscht an ${portal}`,
   change: "Ändern",
@@ -52,7 +52,7 @@ export const portals: Texts["portals"] = {
     off: "CHAP nicht verlangen",
     offTitle: "CHAP nicht mehr verlangen?",
     offLead:
-      "Alle Hosts einer Gruppe können sich dann ohne Secret anmelden. Hosts, die nur CHAP anbieten oder gegenseitiges CHAP verlangen, können sich nicht wieder anmelden.",
+      "Alle Hosts einer Gruppe können sich dann ohne Secret anmelden. Hosts, die nur CHAP anbieten oder gegenseitiges CHAP verlangen, können sich dann nicht mehr anmelden.",
     changed: "CHAP wurde geändert",
     setTarget: "Secret des Targets setzen",
     targetTitle: "Secret des Targets",
