@@ -159,7 +159,7 @@ def of_links(lost: Mapping[str, str]) -> list[Finding]:
             f"{LINKS}:{interface}",
             "warning",
             "appliance",
-            f"The network interface {interface}, {use}, has no link: hosts lose this path to the server",
+            f"The network interface {interface}, {use}, has no link",
             "Check cable and switch port: zvaai network show. If it is unplugged on purpose, take it out of the bond or remove "
             "its address, or acknowledge this alert",
         )
