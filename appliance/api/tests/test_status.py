@@ -34,3 +34,5 @@ def test_acknowledged_alerts_and_information_need_no_action(appliance: Appliance
     assert counted() == (others + 3, others + 2)
     assert appliance.request("POST", f"/alerts/{number['test:critical']}/acknowledge").status_code == 200
     assert counted() == (others + 3, others + 1)
+    lines = appliance.request("GET", "/metrics").text.splitlines()
+    assert 'zvaai_alerts{severity="critical"} 0.0' in lines and 'zvaai_alerts{severity="info"} 1.0' in lines

@@ -58,6 +58,13 @@ def test_a_change_waits_for_its_answer(zvaai: Command, monkeypatch: pytest.Monke
     assert zvaai.run("group", "create", "later")[0] == 6
 
 
+def test_an_address_without_a_scheme_is_no_lost_answer() -> None:
+    """The change is not repeated for minutes."""
+    with pytest.raises(client.CommandError) as refused:
+        client.Client("zvaai.example.com:8443", "token", None).call("POST", "/groups", {"name": "cluster"})
+    assert not refused.value.unknown
+
+
 def test_reading_does_not_wait(zvaai: Command) -> None:
     zvaai.appliance.datastore("vmfs1")
     (job,) = zvaai.json("job", "list")
