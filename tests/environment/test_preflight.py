@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from support.programs import REPOSITORY
@@ -68,13 +69,15 @@ def test_a_folder_with_other_files_is_not_cleaned(tmp_path: Path) -> None:
     assert (folder / "family").exists() and (checkout / ".cache").exists()
 
 
-def test_not_root(tmp_path: Path) -> None:
-    folder = tmp_path / "packaging"
-    folder.mkdir()
-    shutil.copy(PREFLIGHT, folder)
-    for parent in (folder, tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(0o755)
-    code, text = preflight(f"exec setpriv --reuid 65534 --regid 65534 --clear-groups {folder}/preflight demo")
+def test_not_root() -> None:
+    """In a folder that everybody can reach: pytest closes its own to others whenever another pytest begins."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "packaging")
+        folder.mkdir()
+        shutil.copy(PREFLIGHT, folder)
+        for path in (folder, folder.parent):
+            path.chmod(0o755)
+        code, text = preflight(f"exec setpriv --reuid 65534 --regid 65534 --clear-groups {folder}/preflight demo")
     assert code == 1
     assert "not root" in text and "sudo make demo" in text
 

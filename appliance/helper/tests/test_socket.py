@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -167,9 +169,17 @@ def test_time_limit(simulator: Simulator, tmp_path: Path) -> None:
     assert caught.value.operation == "create_filesystem"
 
 
-def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Everybody can reach it. pytest's own folders are closed to others again whenever another pytest begins."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_as_a_process(open_folder: Path, request: pytest.FixtureRequest) -> None:
     """Its command line; changes survive kill -9; SIGTERM ends it in order; a caller of another user is refused."""
-    path, state = tmp_path / "helper.sock", tmp_path / "state.json"
+    path, state = open_folder / "helper.sock", open_folder / "state.json"
     command = [sys.executable, "-m", "simulators.helper", str(state), "--socket", str(path)]
 
     def start() -> subprocess.Popen[bytes]:
@@ -195,9 +205,6 @@ def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     process = start()
     assert client.filesystem("tank/fs").guid == guid
     if os.geteuid() == 0:
-        tmp_path.chmod(0o755)
-        for parent in list(tmp_path.parents)[:3]:  # one more if pytest distributes the files over processes
-            parent.chmod(0o755)
         ask = f"from appliance.helper.client import connect as C; from pathlib import Path; C(Path({str(path)!r})).pools()"
         result = subprocess.run(
             [sys.executable, "-c", ask], cwd=REPOSITORY, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False
