@@ -165,7 +165,8 @@ def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
             if other.version == mine.version or not clients:
                 same = mine.max_prefixlen - (int(mine) ^ int(other.network_address)).bit_length()
                 shared.append(min(same, network.prefixlen, other.prefixlen))
-        common = max(shared, default=-1), shared.count(max(shared, default=-1))
-        if common > best and (common[0] == network.prefixlen or not address.internal):
-            best, chosen = common, address.address
+        longest = max(shared, default=-1)
+        rank = longest, shared.count(longest)
+        if rank > best and (longest == network.prefixlen or not address.internal):
+            best, chosen = rank, address.address
     return chosen
