@@ -16,9 +16,7 @@ describe("vdevsOf", () => {
       ["/dev/2", "/dev/3"],
     ]));
   it("makes one vdev else", () =>
-    expect(vdevsOf(part("raidz2", 6, "special"))).toEqual([
-      { devices: part("raidz2", 6).devices, redundancy: "raidz2", role: "special" },
-    ]));
+    expect(vdevsOf(part("raidz2", 6))).toEqual([{ devices: part("raidz2", 6).devices, redundancy: "raidz2", role: "data" }]));
 });
 
 describe("wrongPart", () => {

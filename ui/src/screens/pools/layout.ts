@@ -11,14 +11,14 @@ export type Role = (typeof ROLES)[number];
 export type Layout = keyof typeof words.layouts;
 
 const MIRRORS: readonly Layout[] = ["mirror2", "mirror3"];
-const ALL: readonly Layout[] = [...MIRRORS, "raidz1", "raidz2", "raidz3", "stripe"];
+const NO_RAIDZ: readonly Layout[] = [...MIRRORS, "stripe"];
 
-/** Layouts that zpoolconcepts(7) allows. */
+/** Layouts that zpool of OpenZFS 2.3 allows. */
 export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
-  data: ALL,
-  special: ALL,
-  dedup: ALL,
-  log: [...MIRRORS, "stripe"],
+  data: [...MIRRORS, "raidz1", "raidz2", "raidz3", "stripe"],
+  special: NO_RAIDZ,
+  dedup: NO_RAIDZ,
+  log: NO_RAIDZ,
   cache: ["stripe"],
   spare: ["stripe"],
 };
