@@ -121,11 +121,12 @@ def test_io_waits_for_a_volume_that_comes_after_the_target(
     target: Target, pool: Pool, make_volume: VolumeMaker, initiator: Initiator
 ) -> None:
     """The host logs in again before the zvol has its name. It finds the LUN not ready, and repeats its command."""
-    target.add_lun(0, make_volume("volume", 16))
+    device, dataset = make_volume("volume", 16), f"{pool.name}/volume"
+    target.add_lun(0, device)
     disk = initiator.login(target.portal).resolve()
-    dataset = f"{pool.name}/volume"
     target.kill()
     run("zfs", "rename", dataset, f"{dataset}-renamed")
+    wait_for(lambda: not device.exists(), "udev has removed the old name")
     target.start()
 
     def refused() -> int:
@@ -134,7 +135,8 @@ def test_io_waits_for_a_volume_that_comes_after_the_target(
     before = refused()
     with subprocess.Popen(["dd", f"if={disk}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]) as reading:
         try:
-            wait_for(lambda: refused() > before or reading.poll() is not None, "the host finds the LUN not ready")
+            # The unit attention after the login counts as well.
+            wait_for(lambda: refused() > before + 2 or reading.poll() is not None, "the host finds the LUN not ready")
             assert reading.poll() is None
         finally:
             run("zfs", "rename", f"{dataset}-renamed", dataset)
