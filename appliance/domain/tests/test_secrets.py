@@ -12,9 +12,14 @@ from appliance.domain.secrets import Seal, SealedError, hash_password, password_
 
 def test_passwords_are_hashed_by_argon2id_at_full_cost() -> None:
     """In a separate process: the tests' other passwords are cheap."""
-    program = "from appliance.domain.secrets import hash_password; print(hash_password('a password'))"
+    program = (
+        "from appliance.domain import secrets;"
+        "print(secrets.hash_password('a password'), secrets._HASHER.check_needs_rehash(secrets._NOBODY))"
+    )
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    stored, nobody_differs = printed.split()
+    assert stored.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    assert nobody_differs == "False", "else the time of a failed login shows whether the user exists"
 
 
 def test_a_password() -> None:
