@@ -1,16 +1,21 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Hands each event of OpenZFS to the appliance's worker. Belongs into /etc/zfs/zed.d, which is zed(8)'s folder of such programs.
+"""Hands OpenZFS's events of health to the appliance's worker. Its place is /etc/zfs/zed.d, the folder of zed(8) for programs.
 
 Without it the worker sees the state of pools every minute, and no single events. While the worker is away an event is lost;
 what it has changed is seen in the state of the pool. A file `zvaai-socket` next to it names another socket than the usual one.
 """
 
-import json
 import os
-import pathlib
-import socket
 import sys
+
+# The history of commands and writes of a pool's configuration are most events, and of no use. What follows is slow to load.
+if os.environ.get("ZEVENT_CLASS", "").rpartition(".")[2] in ("history_event", "config_sync", "config_cache_write"):
+    sys.exit()
+
+import json  # noqa: E402
+import pathlib  # noqa: E402
+import socket  # noqa: E402
 
 SOCKET = "/run/zvaai/worker.sock"
 SECONDS = 5
