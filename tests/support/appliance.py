@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from typer.testing import CliRunner
+from click.testing import CliRunner
+from typer.main import get_command
 
 from appliance.api.wire import HttpRequest
 from appliance.cli.__main__ import application
@@ -31,6 +32,8 @@ from support.frontend import Frontend
 from support.programs import REPOSITORY, wait_for
 from support.target import Target
 
+COMMAND = get_command(application)
+"""Made once: that takes longer than most commands."""
 PASSWORD = "correct horse battery"
 PORT = 8443
 GIB = 1 << 30
@@ -209,7 +212,7 @@ class Appliance:
     def run(self, *words: str, text: str = "") -> Done:
         """Runs the command `zvaai` in this process, which is faster than a new process."""
         result = CliRunner(mix_stderr=False, env={"XDG_CONFIG_HOME": str(self.directory)}).invoke(
-            application, list(words), input=text, prog_name="zvaai"
+            COMMAND, list(words), input=text, prog_name="zvaai"
         )
         if isinstance(result.exception, CommandError):
             return Done(result.exception.exit_code, result.stdout, f"{result.stderr}zvaai: {result.exception}")
