@@ -47,13 +47,16 @@ def zed(directory: Path, socket: Path) -> Iterator[None]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """An appliance on a mirror of two devices in memory. Its worker scans once per hour; events trigger other scans."""
+    """An appliance on a mirror of two devices in memory. Neither the clock nor requests make its worker scan: events do."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(256 << 20)
-    with running_helper(HELPER), running_appliance(tmp_path / "a", reconcile_seconds=3600, helper=HELPER) as appliance:
+    with (
+        running_helper(HELPER),
+        running_appliance(tmp_path / "a", reconcile_seconds=3600, helper=HELPER, inventory_seconds=600) as appliance,
+    ):
         tmp_path.chmod(0o755)
         with zed(tmp_path, tmp_path / "a" / "run" / "worker.sock"):
             appliance.cli("pool", "create", POOL, "mirror", *DEVICES, "--force", "--wait")
