@@ -140,11 +140,6 @@ class ZfsEvent:
     number: int
 
     @property
-    def noise(self) -> bool:
-        """Whether the event is unrelated to health: the history of each command, each write of the pool's configuration."""
-        return self.event_class.rpartition(".")[2] in ("history_event", "config_sync", "config_cache_write")
-
-    @property
     def slow(self) -> bool:
         """I/O that takes long, or does not end: only an event reports it."""
         return self.event_class in ("ereport.fs.zfs.delay", "ereport.fs.zfs.deadman")

@@ -89,8 +89,6 @@ class Watch:
     def event(self, sent: Mapping[str, object]) -> bool:
         """Publishes an OpenZFS event from a zedlet, and requests a scan. Returns whether it was stored. Raises InvalidError."""
         event = pool_health.event(sent)
-        if event.noise:
-            return False
         with self._lock:
             if event.slow:
                 self._slow[event.pool, event.vdev] = (event, self.now())
