@@ -47,7 +47,7 @@ def files_of(suite: Suite) -> list[str]:
 
 def affected_by(suite: Suite, changed: Sequence[str]) -> bool:
     """Whether `tests/run changed` runs a suite of `make test` for these files."""
-    inputs = {*files_of(suite), *suite.covers, *suite.files}
+    inputs = (*suite.files, *suite.again, *suite.covers)
     return suite.run <= Run.TEST and any(within(file, inputs) for file in changed)
 
 
