@@ -18,7 +18,7 @@ def copied(source: Path, to: Path) -> None:
 
 
 def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None:
-    with running_appliance(tmp_path / "a", reconcile_seconds=2, simulating_helper=True) as appliance:
+    with running_appliance(tmp_path / "a", reconcile_seconds=60, simulating_helper=True) as appliance:
         disks = [disk["path"] for disk in appliance.json("pool", "disks") if not disk.get("used_by")][:2]
         appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
         appliance.cli("host", "create", "esx1", "--iqn", "iqn.1998-01.com.vmware:esx1")
