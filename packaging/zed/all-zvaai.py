@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Hands OpenZFS's events of health to the appliance's worker. Its place is /etc/zfs/zed.d, the folder of zed(8) for programs.
+"""Hands events about the health of pools to the appliance's worker. Installed in /etc/zfs/zed.d, where zed(8) finds it.
 
 Without it the worker sees the state of pools every minute, and no single events. While the worker is away an event is lost;
 what it has changed is seen in the state of the pool. A file `zvaai-socket` next to it names another socket than the usual one.

@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Disk, Pool, Vdev } from "../../api/types";
-import { candidatesFor, firstLayout, isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
+import {
+  candidatesFor,
+  firstLayout,
+  isFragile,
+  LAYOUTS,
+  nameOf,
+  ROLES,
+  rowsOf,
+  vdevsOf,
+  wrongPart,
+  type Layout,
+  type Role,
+} from "./layout";
 
 const part = (layout: Layout, disks: number, role: Role = "data") => ({
   role,
@@ -31,6 +43,9 @@ describe("wrongPart", () => {
     ["stripe", 1, false],
   ])("%s of %d", (layout, disks, wrong) => expect(wrongPart(part(layout, disks)) !== null).toBe(wrong));
 });
+
+it("offers raidz for data alone", () =>
+  expect(ROLES.filter((role) => LAYOUTS[role].some((layout) => layout.startsWith("raidz")))).toEqual(["data"]));
 
 it.each<[Layout, Role, boolean]>([
   ["stripe", "data", true],
