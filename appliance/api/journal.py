@@ -83,7 +83,7 @@ def list_audit(call: Call, session: Session, query: schemas.AuditQuery) -> Page[
 
 @resource.operation("GET", "/logs", role=Role.ADMIN)
 def list_logs(call: Call, query: schemas.LogQuery) -> Page[schemas.LogResponse]:
-    """The server's journal, newest first: units of zvaai, nfs-ganesha, zfs-zed, nginx, and the kernel's lines of OpenZFS."""
+    """The server's journal, newest first: zvaai, zvol_clone, NFS server, ZED, nginx, and the kernel's lines of OpenZFS."""
     cursor = after(query)
     if cursor is not None and not server_log.CURSOR.fullmatch(cursor):
         raise InvalidError("cursor", "not a cursor of this list", "next_cursor of the page before")

@@ -106,7 +106,7 @@ def logs(
     text: Annotated[str | None, typer.Option(help="Entries with this text, in upper or lower case.")] = None,
     limit: Limit = 100,
 ) -> None:
-    """Show the server's journal, newest first: units of zvaai, nfs-ganesha, zfs-zed, nginx, and the kernel's lines of OpenZFS.
+    """Show the server's journal, newest first: zvaai, zvol_clone, NFS server, ZED, nginx, and the kernel's lines of OpenZFS.
 
     Example: zvaai logs --unit zvaai-target --priority warning --since 2h
 

@@ -18,7 +18,8 @@ COMMAND = ["journalctl", "--quiet", "--no-pager", "--all", "--reverse", "--outpu
 KERNEL = "kernel"
 Unit = Literal[
     "zvaai-target", "zvaai-worker", "zvaai-api", "zvaai-frontend", "zvaai-helper", "zvaai-mounts", "zvaai-setup",
-    "zvaai-login-screen", "zvaai-frontend-reload", "zvaai-frontend-restart", "nfs-ganesha", "zfs-zed", "nginx", "kernel",
+    "zvaai-login-screen", "zvaai-frontend-reload", "zvaai-frontend-restart",
+    "zvol_clone", "nfs-ganesha", "zfs-zed", "nginx", "kernel",
 ]  # fmt: skip
 Priority = Literal["critical", "error", "warning", "info", "debug"]
 _PRIORITIES: dict[Priority, int] = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}

@@ -134,7 +134,9 @@ def test_a_search_that_takes_too_long_is_ended(shared: Appliance, monkeypatch: p
 
 
 def test_each_of_our_units_is_known() -> None:
-    units = {file.stem for file in (REPOSITORY / "packaging/systemd").glob("*.service")}
+    units = {
+        file.stem for folder in ("systemd", "dkms/zvol_clone") for file in (REPOSITORY / "packaging" / folder).glob("*.service")
+    }
     assert units <= set(get_args(server_log.Unit))
 
 

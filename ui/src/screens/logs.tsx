@@ -31,6 +31,7 @@ const UNITS = [
   "zvaai-login-screen",
   "zvaai-frontend-reload",
   "zvaai-frontend-restart",
+  "zvol_clone",
   "nfs-ganesha",
   "zfs-zed",
   "nginx",
