@@ -39,7 +39,7 @@ def list_datastores(
     kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
     """List datastores. Deleted ones can be restored; copies are not served."""
-    more = ("uuid",) if state == "missing" else ("size", "referenced", "pool", "copy_reason")
+    more = ("uuid",) if state == "missing" else ("size", "referenced", "snapshot_bytes", "pool", "copy_reason")
     run.output.rows(run.client.all("/datastores", state=state, kind=kind), "name", "kind", "state", "lun", "share", *more)
 
 

@@ -58,6 +58,7 @@ UNTRIED = {
     "zpool attach tank raidz1-0 /dev/disk/by-id/NEW_DISK": "for raidz; the pool of these tests has mirrors",
     "zpool remove tank mirror-1": "a task of OpenZFS; later tests need both mirrors",
     "zpool import -N -o readonly=on POOL": "for damaged pools",
+    "zvaai datastore adopt tank/REPLICA vmfs1 --keep-identity --wait": "for replicas; test_replica.py adopts one in a guest",
     "systemctl mask nginx": "for servers without IPv6; the page says that it was not tried",
 }
 """Commands that no test runs, and why."""
