@@ -33,13 +33,18 @@ def luns(appliance: Appliance) -> dict[str, Lun]:
     return {lun.lun.uuid: lun.lun for target in appliance.target.targets() for lun in target.luns}
 
 
+def everything(appliance: Appliance) -> tuple[Any, ...]:
+    """All that a refusal must not change. Running jobs continue meanwhile."""
+    jobs = [job["id"] for job in appliance.get("/jobs")["items"]]
+    return appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), jobs
+
+
 def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
     """The problem of a 409, after which nothing has changed."""
-    before = appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
+    before = everything(appliance)
     answer = appliance.request(method, path, body)
     assert answer.status_code == 409, answer.text
-    after = appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
-    assert after == before
+    assert everything(appliance) == before
     return answer.json
 
 

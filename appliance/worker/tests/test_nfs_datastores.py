@@ -56,9 +56,10 @@ def cluster(appliance: Appliance, name: str = "cluster", address: str = ESX) -> 
 
 
 def everything(appliance: Appliance) -> tuple[Any, ...]:
-    """All that a refusal must not change."""
+    """All that a refusal must not change. Running jobs continue meanwhile."""
+    jobs = [job["id"] for job in appliance.get("/jobs")["items"]]
     simulator = appliance.simulator
-    return simulator.filesystems(), simulator.volumes(), simulator.snapshots(), appliance.nfs.served(), appliance.get("/jobs")
+    return simulator.filesystems(), simulator.volumes(), simulator.snapshots(), appliance.nfs.served(), jobs
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None, status: int = 409) -> Any:
