@@ -5,9 +5,7 @@ import contextlib
 import functools
 import inspect
 import socket
-import threading
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from appliance.zfs.keys import Keys
 
 SECONDS = 330.0
 """Longer than the engine's time limits, so that the helper's answer comes first."""
-MAX_IDLE = 8
 
 
 def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
@@ -36,13 +33,13 @@ def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
     return decoding.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), protocol.Answer)
 
 
-class _Connections:
+class _Client:
+    """One connection for each operation."""
+
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._seconds = path, seconds
-        self._idle: list[socket.socket] = []
-        self._lock = threading.Lock()
 
-    def call(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+    def _call(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         """Result of an operation. Raises the helper's error, EngineUnavailable, Timeout, Refused."""
         message = msgspec.json.encode({"operation": operation.name, "arguments": arguments, "request": logs.request()})
         if len(message) > protocol.MAX_REQUEST_BYTES:
@@ -57,68 +54,20 @@ class _Connections:
 
     def _exchange(self, operation: Operation, message: bytes) -> protocol.Answer:
         try:
-            with self._connection(fresh=operation.changes) as connection:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(self._seconds)
+                connection.connect(str(self._path))
                 return _talk(connection, message)
         except TimeoutError:
             raise Timeout(operation.name, self._seconds) from None
         except (OSError, protocol.Closed) as problem:
-            if not operation.changes and isinstance(problem, protocol.Closed | ConnectionError):
-                return self._retry(operation, message)
             raise EngineUnavailable(f"the helper at {self._path} does not answer: {problem or 'closed'}") from problem
         except msgspec.MsgspecError as problem:
             raise UnexpectedFailure(operation.name, f"the helper's answer: {problem}") from problem
 
-    def _retry(self, operation: Operation, message: bytes) -> protocol.Answer:
-        """Repeats a read on a new connection: the old one may belong to a helper that was restarted."""
-        try:
-            with self._connection(fresh=True) as connection:
-                return _talk(connection, message)
-        except (OSError, protocol.Closed, msgspec.MsgspecError) as problem:
-            raise EngineUnavailable(f"the helper at {self._path} does not answer: {problem or 'closed'}") from problem
-
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.settimeout(self._seconds)
-            connection.connect(str(self._path))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextlib.contextmanager
-    def _connection(self, *, fresh: bool) -> Iterator[socket.socket]:
-        """Returns the connection to the pool after success, otherwise closes it. A change uses a new connection: if an old one
-        had been closed, it would be unknown whether the change has begun.
-        """
-        with self._lock:
-            connection = self._idle.pop() if self._idle and not fresh else None
-        if connection is None:
-            connection = self._connect()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if len(self._idle) < MAX_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
-
 
 class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Power):
     """The engine through the helper's socket, made by `connect`. Thread-safe."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Closes its connections."""
 
 
 def _method(operation: Operation) -> Callable[..., Any]:
@@ -128,18 +77,10 @@ def _method(operation: Operation) -> Callable[..., Any]:
     @functools.wraps(declared)
     def method(self: _Client, *arguments: Any, **options: Any) -> Any:
         given = signature.bind(self, *arguments, **options).arguments
-        return self._connections.call(operation, {name: value for name, value in given.items() if name != "self"})
+        return self._call(operation, {name: value for name, value in given.items() if name != "self"})
 
     method.__isabstractmethod__ = False  # type: ignore[attr-defined]
     return method
-
-
-class _Client:
-    def __init__(self, path: Path, seconds: float) -> None:
-        self._connections = _Connections(path, seconds)
-
-    def close(self) -> None:
-        self._connections.close()
 
 
 _METHODS = {name: _method(operation) for name, operation in OPERATIONS.items()}

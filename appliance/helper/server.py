@@ -32,7 +32,7 @@ from appliance.zfs.keys import Keys
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 600.0
-"""Idle connections are closed after this time; the client connects again."""
+"""Idle connections are closed after this time."""
 STOP_SECONDS = 30.0
 """Time limit of running changes after SIGTERM."""
 _log = logging.getLogger("zvaai-helper")

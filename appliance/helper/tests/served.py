@@ -67,6 +67,4 @@ def client_of(
     power: Power | None = None,
 ) -> Iterator[HelperClient]:
     with served(engine, path, policy=policy, power=power):
-        client = connect(path, seconds=seconds)
-        yield client
-        client.close()
+        yield connect(path, seconds=seconds)

@@ -69,7 +69,6 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     with served(simulator, tmp_path / "helper.sock", exports=exports):
         rig.client = connect(tmp_path / "helper.sock")
         yield rig
-        rig.client.close()
 
 
 def test_a_datastore_is_exported_as_requested(rig: Rig) -> None:

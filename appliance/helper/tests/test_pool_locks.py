@@ -85,7 +85,6 @@ def test_a_pool_that_hangs_stops_no_change_of_another(tmp_path: Path) -> None:
         for thread in stuck:
             thread.join(60)
         assert len(client.datasets("rust").filesystems) == 4
-        client.close()
 
 
 def test_a_suspended_pool_is_resumed_although_a_change_of_it_hangs(tmp_path: Path) -> None:
@@ -98,9 +97,7 @@ def test_a_suspended_pool_is_resumed_although_a_change_of_it_hangs(tmp_path: Pat
         stuck.start()
         while simulator.waits["create_filesystem"]:
             threading.Event().wait(0.01)
-        client = connect(path, seconds=10)
-        client.clear("rust")
-        client.close()
+        connect(path, seconds=10).clear("rust")
         waiting = threading.Thread(target=connect(path).create_filesystem, args=("rust/b",))
         waiting.start()
         waiting.join(0.3)
