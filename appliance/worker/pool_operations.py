@@ -58,7 +58,7 @@ def update_capacity_alerts(context: Context) -> None:
 def dry_run(context: Context, name: str, vdevs: Sequence[VdevSpec], *, force: bool, extend: bool = False) -> list[str]:
     """The layout that creating, or with `extend` extending, would give. Refused as that would be; nothing changes."""
     change = context.engine.add_vdevs if extend else context.engine.create_pool
-    return list(change(name, vdevs, force=force, dry_run=True).layout)
+    return list(change(name, vdevs, force=force, dry_run=True))
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:

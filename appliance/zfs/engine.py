@@ -24,7 +24,6 @@ from appliance.zfs.model import (
     Hold,
     ImportablePool,
     Pool,
-    PoolPlan,
     Properties,
     Snapshot,
     VdevSpec,
@@ -75,16 +74,18 @@ class ZfsEngine(ABC):
         filesystem_properties: Mapping[str, str] | None = None,
         force: bool = False,
         dry_run: bool = False,
-    ) -> PoolPlan:
+    ) -> tuple[str, ...]:
         """Creates a pool; its root file system gets `filesystem_properties` (default mountpoint=none).
+
+        Returns the lines of the resulting layout, indented as `zpool status` prints them.
 
         `force` overrides DeviceInUse and InvalidLayout with `can_force`, but never for a device that is in use.
         Raises PoolExists, NoSuchDevice, DeviceInUse, InvalidLayout, InvalidProperty, DeviceTooSmall.
         """
 
     @abstractmethod
-    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
-        """Extends a pool; only spares, cache and log devices can be removed later. Raises as create_pool does."""
+    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> tuple[str, ...]:
+        """Extends a pool; only spares, cache and log devices can be removed later. Returns and raises as create_pool does."""
 
     @abstractmethod
     def remove_vdev(self, pool: str, device: str) -> None:

@@ -224,14 +224,6 @@ class ImportablePool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolPlan:
-    pool: str
-    layout: tuple[str, ...]
-    """Lines of the resulting layout, indented as `zpool status` prints them."""
-    dry_run: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     path: str
     """Preferred name, below /dev/disk/by-id or else /dev/disk/by-path if possible."""

@@ -21,7 +21,6 @@ from appliance.zfs.model import (
     Health,
     ImportablePool,
     Pool,
-    PoolPlan,
     Redundancy,
     Role,
     ScanState,
@@ -74,7 +73,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         filesystem_properties: Mapping[str, str] | None = None,
         force: bool = False,
         dry_run: bool = False,
-    ) -> PoolPlan:
+    ) -> tuple[str, ...]:
         names.pool_name(name)
         check_layout(vdevs, whole_pool=True)
         check_pool_properties(properties or {})
@@ -87,14 +86,14 @@ class KernelEngine(Snapshots, ZfsEngine):
         options += [word for assignment in assignments(root) for word in ("-O", assignment)]
         return self._extend("create", name, options, vdevs, force=force, dry_run=dry_run)
 
-    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
+    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> tuple[str, ...]:
         check_layout(vdevs, whole_pool=False)
         self._need(pool)
         return self._extend("add", pool, [], vdevs, force=force, dry_run=dry_run)
 
     def _extend(
         self, verb: str, pool: str, options: Sequence[str], vdevs: Sequence[VdevSpec], *, force: bool, dry_run: bool
-    ) -> PoolPlan:
+    ) -> tuple[str, ...]:
         words = (verb, *(("-f",) if force else ()), *options)
         request = Request(f"{verb} pool", pool)
         specs = words_of(vdevs)
@@ -102,7 +101,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         lines = tuple(line.removeprefix("\t").rstrip() for line in planned.splitlines() if line.startswith("\t"))
         if not dry_run:
             self.zpool(request, *words, pool, *specs, seconds=POOL_SECONDS)
-        return PoolPlan(pool=pool, layout=lines, dry_run=dry_run)
+        return lines
 
     # --- devices
 

@@ -32,7 +32,6 @@ from appliance.zfs.model import (
     Health,
     ImportablePool,
     Pool,
-    PoolPlan,
     Redundancy,
     Role,
     Scan,
@@ -319,7 +318,7 @@ class Pools(Datasets):
         filesystem_properties: Mapping[str, str] | None = None,
         force: bool = False,
         dry_run: bool = False,
-    ) -> PoolPlan:
+    ) -> tuple[str, ...]:
         names.pool_name(name)
         check_layout(vdevs, whole_pool=True)
         check_pool_properties(properties or {})
@@ -329,9 +328,9 @@ class Pools(Datasets):
             raise PoolExists(name)
         self._check_devices(vdevs, force=force)
         self._check_replication(vdevs, None, force=force)
-        plan = PoolPlan(pool=name, layout=plan_lines(name, vdevs), dry_run=dry_run)
+        layout = plan_lines(name, vdevs)
         if dry_run:
-            return plan
+            return layout
         self._forget_old_pools(device for spec in vdevs for device in spec.devices)
         features = {name: FeatureState.ACTIVE if name in _ACTIVE else FeatureState.ENABLED for name in FEATURES}
         root = DatasetState(self.new_guid(), 1, self.now(), local=without_none(local), blocks=((1, NEW_FILESYSTEM_BYTES),))
@@ -340,21 +339,21 @@ class Pools(Datasets):
         self.machine.pools.append(made)
         root.mounted = self.mounts_itself(made, "")
         self.changed(made)
-        return plan
+        return layout
 
     @operation
-    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
+    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> tuple[str, ...]:
         check_layout(vdevs, whole_pool=False)
         state = self.pool_state(pool)
         self._check_devices(vdevs, force=force)
         self._check_replication(vdevs, state, force=force)
         lines = [line for top in state.tops for line in self._lines(top)]
-        plan = PoolPlan(pool=pool, layout=(pool, *lines, *plan_lines(pool, vdevs, len(state.tops))[1:]), dry_run=dry_run)
+        layout = (pool, *lines, *plan_lines(pool, vdevs, len(state.tops))[1:])
         if not dry_run:
             self._forget_old_pools(device for spec in vdevs for device in spec.devices)
             self._extend(state, vdevs)
             self.changed(state)
-        return plan
+        return layout
 
     def _lines(self, top: Top) -> list[str]:
         paths = [leaf.path for leaf in top.leaves]

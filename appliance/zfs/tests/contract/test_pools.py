@@ -59,9 +59,9 @@ def _replacing(pool: Pool) -> bool:
 def test_life_of_a_pool(rig: Rig) -> None:
     devices = rig.devices
     mirror = VdevSpec(devices=(devices[0], devices[1]), redundancy=Redundancy.MIRROR)
-    plan = rig.engine.create_pool("life", [mirror], force=True, dry_run=True)
-    assert plan.dry_run and plan.layout[0].strip() == "life"
-    assert [line.strip() for line in plan.layout if "/dev/" in line] == list(mirror.devices)
+    layout = rig.engine.create_pool("life", [mirror], force=True, dry_run=True)
+    assert layout[0].strip() == "life"
+    assert [line.strip() for line in layout if "/dev/" in line] == list(mirror.devices)
     with pytest.raises(NoSuchPool):
         rig.engine.pool("life")
     options = {"zvaai:made": "yes", "compression": "lz4"}
@@ -90,8 +90,8 @@ def test_extended(rig: Rig) -> None:
     with pytest.raises(InvalidLayout) as mismatch:
         rig.engine.add_vdevs(pool, [VdevSpec(devices=(devices[2],))])
     assert mismatch.value.can_force
-    plan = rig.engine.add_vdevs(pool, [VdevSpec(devices=(devices[2],), role=Role.SPARE)], dry_run=True, force=True)
-    assert any(devices[2] in line for line in plan.layout) and any(devices[0] in line for line in plan.layout)
+    layout = rig.engine.add_vdevs(pool, [VdevSpec(devices=(devices[2],), role=Role.SPARE)], dry_run=True, force=True)
+    assert any(devices[2] in line for line in layout) and any(devices[0] in line for line in layout)
     rig.engine.add_vdevs(pool, [VdevSpec(devices=(devices[2],), role=Role.SPARE)], force=True)
     spare = leaf(rig.engine.pool(pool), devices[2])
     assert (spare.role, spare.health) == (Role.SPARE, Health.AVAILABLE)
