@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs, alerts, audit, the server's journal."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from appliance.cli.client import NOT_FOUND, CommandError
 from appliance.cli.shared import Run, Yes, confirm, moment, noun
 
 job = noun("job", "Show, wait for and cancel jobs.")
-alert = noun("alert", "Show and acknowledge alerts.")
+alert = noun("alert", "List and acknowledge alerts.")
 audit = noun("audit", "Show who changed what.")
 Limit = Annotated[int, typer.Option(help="Maximum number of rows.")]
 BeginOption = Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')]
@@ -61,15 +60,6 @@ def list_alerts(run: Run, all_of_them: Annotated[bool, typer.Option("--all", hel
     """List open alerts, newest first."""
     items = run.client.all("/alerts", open="false" if all_of_them else "true")
     run.output.rows(items, "id", "severity", "raised_at", "cleared_at", "text", "remedy", "acknowledged_by")
-
-
-@alert.command("show", "12")
-def show_alert(run: Run, alert: int) -> None:
-    """Show an alert, its remedy, and who acknowledged it."""
-    matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
-    if not matching:
-        raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_FOUND)
-    run.output.fields(matching[0])
 
 
 @alert.command("acknowledge", "12")
