@@ -63,9 +63,7 @@ def read_health(call: Call) -> HealthResponse:
 def read_status(call: Call) -> StatusResponse:
     """Overview of the appliance."""
     with call.context.store.reading() as session:
-        is_open = Alert.cleared_at.is_(None)
-        open_alerts = session.scalar(select(func.count()).select_from(Alert).where(is_open)) or 0
-        new = (is_open, Alert.acknowledged_at.is_(None), Alert.severity != "info")
+        new = (Alert.cleared_at.is_(None), Alert.acknowledged_at.is_(None), Alert.severity != "info")
         unacknowledged = session.scalar(select(func.count()).select_from(Alert).where(*new)) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
     reconciling, pools, problem = call.context.reconciling, [], None
@@ -82,7 +80,7 @@ def read_status(call: Call) -> StatusResponse:
         problem = str(error)
     return StatusResponse(
         version=__version__, target=_target(call), pools=pools, storage_problem=problem,
-        reconciled_at=reconciling.at or None, reconcile_problem=reconciling.problem, open_alerts=open_alerts,
+        reconciled_at=reconciling.at or None, reconcile_problem=reconciling.problem,
         unacknowledged_alerts=unacknowledged, active_jobs=active,
     )  # fmt: skip
 

@@ -32,7 +32,6 @@ def _state(call: Call) -> dict[str, object]:
             "reason": row.recovery_reason,
             "installation": row.id,
             "generation": row.generation,
-            "has_key": row.sealed_key is not None,
             "suggested": recovery.suggested(copies),
             "copies": [
                 {"pool": copy.pool, **dict(copy.copy.header), "this_installation": copy.this_installation, "known": copy.known}

@@ -53,7 +53,7 @@ test("a certificate is replaced, and an invalid one is refused with the reason",
 test("in recovery mode the page shows the copies on pools, and asks which configuration is right", async () => {
   const copy = { pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, this_installation: true, known: false };
   const state = { active: true, reason: "the database is older than the copy on tank", installation: "one" };
-  const answer = { ...state, generation: 7, has_key: true, suggested: "tank", copies: [copy] };
+  const answer = { ...state, generation: 7, suggested: "tank", copies: [copy] };
   await page.route("**/api/v1/recovery", (route) => route.fulfill({ json: answer }));
   await page.reload();
   await page.getByText("the database is older than the copy on tank").waitFor();

@@ -57,8 +57,6 @@ class RecoveryResponse(Answer):
     installation: str
     generation: int
     """Generation of the configuration in the database: each change increases it."""
-    has_key: bool
-    """Whether copies are written: after the first admin was made, or a recovery key."""
     suggested: str | None
     """The pool whose copy can be taken; null where pools disagree."""
     copies: list[ConfigurationCopyResponse]

@@ -35,8 +35,8 @@ class PoolStateResponse(Answer):
     used_percent: int
     """With reserved space, if that leaves clearly less room than the disks."""
     problem: str
-    warning_percent: int = 80
-    critical_percent: int = 90
+    warning_percent: int
+    critical_percent: int
 
 
 class StatusResponse(Answer):
@@ -48,7 +48,6 @@ class StatusResponse(Answer):
     storage_problem: str | None
     reconciled_at: Time | None
     reconcile_problem: str | None
-    open_alerts: int
     unacknowledged_alerts: int
     """Open alerts that need action: not acknowledged, and more severe than `info`."""
     active_jobs: int

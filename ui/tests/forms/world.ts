@@ -178,7 +178,7 @@ const running: Api.Job = {
 export const begun: Api.Job = { ...running, id: ID.begun };
 const status: Api.Status = {
   ...{ version: "1.0", pools: [], storage_problem: null },
-  ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, unacknowledged_alerts: 1, active_jobs: 1 },
+  ...{ reconciled_at: AT, reconcile_problem: null, unacknowledged_alerts: 1, active_jobs: 1 },
   target: { running: true, version: "1.0", portals: [], luns_serving: 1, luns_failed: 0, sessions: 0, problem: null },
 };
 const certificate: Api.Certificate = {
@@ -212,7 +212,7 @@ const network: Api.Network = {
   ],
 };
 export const recovery: Api.Recovery = {
-  ...{ active: false, reason: null, installation: "one", generation: 7, has_key: true, suggested: null },
+  ...{ active: false, reason: null, installation: "one", generation: 7, suggested: null },
   copies: [
     {
       pool: "tank",
