@@ -220,7 +220,9 @@ def adopt(
     ] = False,
     known_as: Annotated[
         str | None,
-        typer.Option(help='Names of another target that it keeps, as JSON: {"system": "lio", "unit_serial": ..., "model": ...}'),
+        typer.Option(
+            help='Names from another target, as JSON: {"page_80": "0080...", "page_83": ..., "vendor": ..., "product": ...}'
+        ),
     ] = None,
     lun: Number = None,
     group: Groups = None,

@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that a volume's hosts know it by from another target, and that it keeps when it is adopted.
 
-ESXi takes a VMFS datastore on a disk with other names for a copy of it, and does not mount it. How the others make their names:
-
-    LIO     NAA 6, company identifier (001405 unless set), then the hexadecimal digits of the unit serial number, 25 at most,
-            filled up with zeros; T10: vendor filled up to 8 characters, MODEL:SERIAL and a zero. A zero ends the serial number
-            too (spc_gen_naa_6h_vendor_specific, spc_emulate_evpd_80 and _83 of Linux, drivers/target/target_core_spc.c)
-    SCST    T10: t10_vend_id filled up to 8 characters, and vend_specific_id; eui64_id and naa_id where they are set, and where
-            neither is, the first eight characters of t10_dev_id as EUI-64. Serial number: usn (vdisk_dev_id_vpd of scst_vdisk.c)
-
-The two vital product data pages, read from a host, have all of it whatever the target was.
+ESXi takes a VMFS datastore on a disk with other names for a copy of it, and does not mount it. The vital product data pages 80h
+and 83h have all names of a disk (SPC-5 7.7.6, 7.7.18).
 """
 
 import json
 import re
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from appliance.domain.errors import InvalidError
-from appliance.domain.fields import ASCII, Model
+from appliance.domain.fields import Model
 
 PROPERTY = "zvaai:designation"
 
@@ -30,13 +23,9 @@ _FORMS = (
     re.compile(r"t10\.(?=.{9,252}$)[ -~]{8}[ -~]+\0?", re.DOTALL),
 )
 _SERIAL = re.compile(r"(?=.{1,252}$)[ -~]+\0?", re.DOTALL)
-_BINARY, _ASCII = 1, 2
 _PRINTABLE = re.compile(r"[ -~]*")
 
-
 Shown = Annotated[str, Field(max_length=16, pattern=r"^[ -~]*$")]
-Text = Annotated[str, Field(min_length=1, max_length=253)]
-Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A-Fa-f]+$")]
 PageText = Annotated[str, Field(min_length=8, max_length=16384)]
 
 
@@ -55,17 +44,9 @@ class Designation:
         return frozenset({f"serial number {self.serial_number.rstrip(chr(0))}", *self.designators})
 
 
-def _text(field: str, value: str, longest: int) -> str:
+def _check_text(field: str, value: str, longest: int) -> None:
     if not _PRINTABLE.fullmatch(value) or len(value) > longest:
         raise InvalidError(f"known_as.{field}", "not what INQUIRY can show", f"at most {longest} characters of printable ASCII")
-    return value
-
-
-def _hexadecimal(field: str, value: str, *digits: int) -> str:
-    value = value.lower().removeprefix("0x")
-    if not re.fullmatch(r"[0-9a-f]+", value, re.ASCII) or len(value) not in digits:
-        raise InvalidError(f"known_as.{field}", "not a name of this kind", f"{' or '.join(map(str, digits))} hexadecimal digits")
-    return value
 
 
 def _page(field: str, text: str, code: int) -> bytes:
@@ -92,58 +73,11 @@ def _of_descriptor(code_set: int, flags: int, designator: bytes) -> str | None:
     return None
 
 
-class LioNamesCreate(Model):
-    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
+class NamesCreate(Model):
+    """Vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY, also with the blanks
+    at their ends.
+    """
 
-    system: Literal["lio"]
-    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=ASCII)]
-    model: Annotated[str, Field(min_length=1, max_length=16, pattern=ASCII)]
-    vendor: Shown = "LIO-ORG"
-    company_id: Digits = "001405"
-
-    def designation(self) -> Designation:
-        model, vendor = _text("model", self.model, 16), _text("vendor", self.vendor or "LIO-ORG", 8)
-        company = _hexadecimal("company_id", self.company_id, 6)
-        digits = "".join(re.findall(r"[0-9a-f]", self.unit_serial.lower()))[:25]
-        if len(digits) < 8:  # the NAA names of two such units are likely to be the same
-            reason = "LIO makes no name of so few hexadecimal digits"
-            raise InvalidError("known_as.unit_serial", reason, "vpd_unit_serial as LIO has it")
-        names = f"naa.6{company}{digits.ljust(25, '0')}", f"t10.{vendor.ljust(8)}{model}:{self.unit_serial}\0"
-        return Designation(f"{self.unit_serial}\0", names, vendor, model)
-
-
-class ScstNamesCreate(Model):
-    """SCST: the device's attributes with these names."""
-
-    system: Literal["scst"]
-    usn: Text
-    t10_vend_id: Shown
-    vend_specific_id: Text
-    prod_id: Shown
-    t10_dev_id: Text | None = None
-    eui64_id: Digits | None = None
-    naa_id: Digits | None = None
-
-    def designation(self) -> Designation:
-        vendor = _text("t10_vend_id", self.t10_vend_id, 8)
-        names = [f"t10.{vendor.ljust(8)}{self.vend_specific_id}"]
-        if self.eui64_id:
-            names.append(f"eui.{_hexadecimal('eui64_id', self.eui64_id, 16, 24, 32)}")
-        if self.naa_id:
-            names.append(f"naa.{_hexadecimal('naa_id', self.naa_id, 16, 32)}")
-        if not self.eui64_id and not self.naa_id:
-            first = (self.t10_dev_id or "").encode()[:8]
-            if len(first) < 8:
-                reason = "SCST makes a name of its first eight characters"
-                raise InvalidError("known_as.t10_dev_id", reason, "t10_dev_id as SCST has it")
-            names.append(f"eui.{first.hex()}")
-        return Designation(self.usn, tuple(names), vendor, _text("prod_id", self.prod_id, 16))
-
-
-class PageNamesCreate(Model):
-    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
-
-    system: Literal["pages"]
     page_80: PageText
     page_83: PageText
     vendor: Shown
@@ -161,16 +95,13 @@ class PageNamesCreate(Model):
             name = _of_descriptor(head[0] & 0xF, head[1], designator)
             if name is not None:
                 names.append(name)
-        return Designation(serial.decode("latin-1"), tuple(names), self.vendor, self.product)
-
-
-Names = LioNamesCreate | ScstNamesCreate | PageNamesCreate
+        return Designation(serial.decode("latin-1"), tuple(names), self.vendor.rstrip(" "), self.product.rstrip(" "))
 
 
 def checked(designation: Designation) -> Designation:
     """Raises InvalidError for names that no disk has (SPC-5 7.7.6, 7.7.18)."""
-    _text("vendor", designation.vendor, 8)
-    _text("product", designation.product, 16)
+    _check_text("vendor", designation.vendor, 8)
+    _check_text("product", designation.product, 16)
     if not _SERIAL.fullmatch(designation.serial_number):
         raise InvalidError("known_as.serial_number", "not a serial number", "1 to 252 characters of printable ASCII")
     if not 1 <= len(designation.designators) <= 8:
@@ -188,8 +119,8 @@ def checked(designation: Designation) -> Designation:
     return designation
 
 
-def known_as(names: Names) -> Designation:
-    """Names that a volume must retain, from what is known about it. Raises InvalidError."""
+def known_as(names: NamesCreate) -> Designation:
+    """Names that a volume must retain. Raises InvalidError."""
     return checked(names.designation())
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from appliance.domain.designation import Names
+from appliance.domain.designation import NamesCreate
 from appliance.domain.fields import BytesInput, DatastoreName, Identifier, Lun, Model, Percent, SnapshotName
 from appliance.zfs.model import MAX_DEVICES, Redundancy, Role, VdevSpec
 
@@ -155,7 +155,7 @@ class AdoptionCreate(ShownRequest):
     dataset: Annotated[str, Field(min_length=1, max_length=255)]
     name: DatastoreName
     identity: Literal["new", "keep"] = "new"
-    known_as: Annotated[Names, Field(discriminator="system")] | None = None
+    known_as: NamesCreate | None = None
 
 
 # --- snapshots

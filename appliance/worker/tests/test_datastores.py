@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
+from support.names_of_disk import of_lio
 
 from appliance import decoding
 from appliance.database.models import Job, Schedule
@@ -610,8 +611,9 @@ def test_the_thread_of_jobs_outlives_a_database_that_fails(appliance: Appliance,
     appliance.datastore("second")
 
 
-LIO = {"system": "lio", "unit_serial": "e4a3b2c1-0f0e-4d0c-8b0a-090807060504", "model": "disk1"}
+SERIAL = "e4a3b2c1-0f0e-4d0c-8b0a-090807060504"
 NAA = "naa.6001405e4a3b2c10f0e4d0c8b0a09080"
+LIO = of_lio(SERIAL, NAA[4:], "disk1")
 
 
 def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) -> None:
@@ -619,7 +621,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     body = {"dataset": "tank/old", "name": "moved", "known_as": LIO, "lun": 7}
     store = appliance.job("POST", "/volumes/adopt", body)["result"]["datastore"]
     (lun,) = served(appliance).values()
-    assert (lun.lun.number, lun.naa, lun.serial_number, lun.lun.product) == (7, NAA, f"{LIO['unit_serial']}\0", "disk1")
+    assert (lun.lun.number, lun.naa, lun.serial_number, lun.lun.product) == (7, NAA, f"{SERIAL}\0", "disk1")
     assert lun.lun.designation is not None and lun.lun.designation.vendor == "LIO-ORG"
     assert appliance.get(f"/datastores/{store}")["designation"]["designators"][0] == NAA
     # No other volume gets them, even while the first can still be restored.
@@ -635,7 +637,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     assert appliance.get(f"/datastores/{clone}")["designation"] is None
     # Nor does a volume that is adopted at the same moment, or a file system.
     appliance.simulator.create_volume("tank/third", GIB, volblocksize=65536)
-    others = {**again, "known_as": {**LIO, "unit_serial": "11112222333344445555"}}
+    others = {**again, "known_as": of_lio("11112222333344445555", "60014051111222233334444555500000", "disk1")}
     with appliance.simulator.held_next("set_properties"):
         job = appliance.request("POST", "/volumes/adopt", others)
         late = appliance.request("POST", "/volumes/adopt", {**others, "dataset": "tank/third", "name": "triple"})
@@ -647,7 +649,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     bad = appliance.request(
         "POST",
         "/volumes/adopt",
-        {**again, "dataset": "tank/third", "name": "bad", "known_as": {**LIO, "unit_serial": "no digits"}},
+        {**again, "dataset": "tank/third", "name": "bad", "known_as": {**LIO, "page_80": "no digits"}},
     )
     assert bad.status_code == 422 and bad.json is not None and bad.json["errors"][0]["field"].startswith("known_as")
 
@@ -662,7 +664,7 @@ def test_of_two_adoptions_at_once_one_gets_a_name(appliance: Appliance, monkeypa
     def queue(*arguments: Any) -> str | None:
         if not faster:
             faster.append(None)
-            body = {"dataset": "tank/third", "name": "triple", "known_as": {**LIO, "model": "disk2"}, "lun": 8}
+            body = {"dataset": "tank/third", "name": "triple", "known_as": of_lio(SERIAL, NAA[4:], "disk2"), "lun": 8}
             faster[0] = appliance.request("POST", "/volumes/adopt", body)
         return real(*arguments)
 

@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 from simulators.appliance import GIB, running
+from support.names_of_disk import of_lio
 from support.raw_initiator import GOOD, Session
 from support.target import Target
 
@@ -40,7 +41,7 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
     try:
         with running(tmp_path / "a", TargetSocket(target.socket_path), tmp_path / "volumes") as appliance:
             appliance.simulator.create_volume("tank/vol1", GIB, volblocksize=65536)
-            names = {"system": "lio", "unit_serial": SERIAL, "model": "vol1"}
+            names = of_lio(SERIAL, NAA.hex(), "vol1")
             body = {"dataset": "tank/vol1", "name": "moved", "known_as": names, "host_groups": [appliance.group("cluster", ESX)]}
             job = appliance.job("POST", "/volumes/adopt", body)
             assert job["result"]["served"], job
