@@ -4,7 +4,7 @@
     request   {"operation": NAME, "arguments": {...}, "request": IDENTIFIER}
     answer    {"result": ...}   or   {"error": CODE, "details": {...}}
 
-One request at a time on a connection, answered in order. Bytes are base64, sizes and GUIDs numbers of up to 64 bits.
+A connection has one request. Bytes are base64, sizes and GUIDs numbers of up to 64 bits.
 """
 
 import socket

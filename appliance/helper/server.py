@@ -31,8 +31,8 @@ from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import Keys
 
 MAX_CONNECTIONS = 64
-IDLE_SECONDS = 600.0
-"""Idle connections are closed after this time."""
+SILENT_SECONDS = 60.0
+"""A connection whose client neither sends nor reads for this time is closed."""
 STOP_SECONDS = 30.0
 """Time limit of running changes after SIGTERM."""
 _log = logging.getLogger("zvaai-helper")
@@ -68,7 +68,6 @@ class Server:
         self._listener = listener
         self._users = frozenset(users)
         self._policy = policy
-        self._connections: set[socket.socket] = set()
         self._busy = threading.Semaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -101,50 +100,42 @@ class Server:
         with self._lock:
             self._stopping = True
             self._idle.wait_for(lambda: self._working == 0, STOP_SECONDS)
-            for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
     def _connection(self, connection: socket.socket) -> None:
         with connection:
-            connection.settimeout(IDLE_SECONDS)
+            connection.settimeout(SILENT_SECONDS)
             process, user = peer_of(connection)
             try:
                 if user not in self._users:
                     _log.warning("refused: process %d of user %d", process, user)
                     self._refuse(connection, f"user {user} is not served")
                     return
-                with self._lock:
-                    self._connections.add(connection)
-                self._requests(connection, process, user)
+                self._request(connection, process, user)
             except (OSError, protocol.Closed):
                 pass
             finally:
                 self._busy.release()
-                with self._lock:
-                    self._connections.discard(connection)
 
     def _refuse(self, connection: socket.socket, reason: str) -> None:
         with contextlib.suppress(OSError):
             protocol.write_message(connection, protocol.encode_error(Refused(reason)))
 
-    def _requests(self, connection: socket.socket, process: int, user: int) -> None:
-        while True:
-            try:
-                message = protocol.read_message(connection, protocol.MAX_REQUEST_BYTES)
-            except Refused as problem:
-                self._refuse(connection, problem.reason)  # the start of the next message is unknown
+    def _request(self, connection: socket.socket, process: int, user: int) -> None:
+        try:
+            message = protocol.read_message(connection, protocol.MAX_REQUEST_BYTES)
+        except Refused as problem:
+            self._refuse(connection, problem.reason)
+            return
+        with self._lock:
+            if self._stopping:
                 return
+            self._working += 1
+        try:
+            protocol.write_message(connection, self.answer(message, process, user))
+        finally:
             with self._lock:
-                if self._stopping:
-                    return
-                self._working += 1
-            try:
-                protocol.write_message(connection, self.answer(message, process, user))
-            finally:
-                with self._lock:
-                    self._working -= 1
-                    self._idle.notify_all()
+                self._working -= 1
+                self._idle.notify_all()
 
     def answer(self, message: bytes, process: int, user: int) -> bytes:
         """Answer to a request; never raises."""
