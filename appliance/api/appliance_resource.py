@@ -129,8 +129,8 @@ def read_readiness(call: Call) -> ReadinessResponse:
         lost = obstacles(known, local)
         portals = reachable([portal.advertised or portal.address for portal in known if portal.address not in lost], local)
     name = call.context.target_name
+    naas: list[str] = []
     vendors: set[str] = set()
-    naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
     with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
         iqns = hosts.all_initiators(session)
@@ -139,8 +139,9 @@ def read_readiness(call: Call) -> ReadinessResponse:
             for host in session.scalars(select(Host).order_by(Host.name))
         ]
     with contextlib.suppress(DomainError):
-        adopted = [lun.lun.designation for target in call.context.served_targets() for lun in target.luns]
-        vendors = {names.vendor for names in adopted if names and names.vendor}
+        luns = [lun for target in call.context.served_targets() for lun in target.luns]
+        naas = [lun.naa for lun in luns if lun.state == "serving" and lun.naa]
+        vendors = {names.vendor for lun in luns if (names := lun.lun.designation) and names.vendor}
     lines = esxcli_lines(name, portals, naas, vendors)
     return ReadinessResponse.model_validate(
         {"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows}

@@ -167,7 +167,7 @@ def _datastores(facts: Facts) -> Iterator[Check]:
         elif lun.state != "serving":
             yield Check("served", title, FAILED, lun.reason, LUN_REMEDY, store.id)
         else:
-            yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
+            yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa or 'without an NAA name'}", "", store.id)
         if not store.host_groups:
             evidence, remedy = "it is presented to no host group", f"zvaai datastore change {quote(store.name)} --add-group GROUP"
             yield Check("presented", "Hosts see the datastore", WARNING, evidence, remedy, store.id)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulators.appliance import Appliance
+from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LoggedIn, Portal
@@ -144,6 +144,21 @@ def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.Monkey
         and "SERVER" not in text
         and "PORTAL" not in text
     )
+
+
+def test_a_lun_without_an_naa_name_has_no_command(appliance: Appliance) -> None:
+    """An adopted disk of SCST can have an EUI-64 name in its place."""
+    appliance.datastore("first")
+    names = {"usn": "c2c96ad2", "t10_vend_id": "SCST_BIO", "vend_specific_id": "c2-d1", "prod_id": "disk1"}
+    appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
+    known_as = {"system": "scst", **names, "eui64_id": "0011223344556677"}
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "moved", "known_as": known_as})
+    response = appliance.get("/readiness")
+    (command,) = [line for line in response["esxcli"] if "vaai status get" in line]
+    (naa,) = [lun.naa for target in appliance.target.targets() for lun in target.luns if lun.naa]
+    assert command == f"esxcli storage core device vaai status get -d {naa}"
+    evidence = [check["evidence"] for check in response["checks"] if check["id"] == "served"]
+    assert sorted(evidence) == [f"LUN 0, {naa}", "LUN 1, without an NAA name"]
 
 
 def test_commands_have_the_advertised_address(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
