@@ -161,10 +161,10 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
                 context.target.delete_lun(target, number)
         return steps.serve(context, uuid, plan.pools, self.kind)
 
-    def undo(self, context: Context, plan: AdoptPlan) -> None:
+    def undo(self, context: Context, plan: AdoptPlan) -> bool:
         """Frees the number if the dataset is not a datastore, and restores the properties of the dataset."""
         if any(store.uuid == plan.uuid and store.state == "active" for store in context.datastores()):
-            return
+            return False
         with context.store.session() as session:
             if plan.known is not None:
                 plan.known.show(session, plan.uuid)
@@ -172,11 +172,12 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
                 domain.forget(session, plan.uuid)
         dataset = context.scan_pools(plan.pools).dataset(plan.dataset)
         if dataset is None or str(dataset.guid) != plan.guid:
-            return
+            return True
         if plan.before:
             context.engine.set_properties(dataset.name, plan.before)
         if isinstance(dataset, Filesystem) and plan.mounted and not dataset.mounted:
             context.engine.mount(dataset.name)
+        return True
 
 
 OPERATIONS = by_kind(Adopt())

@@ -90,9 +90,9 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
         advance("serving it", 70)
         return steps.serve(context, uuid, plan.pools, self.kind)
 
-    def undo(self, context: Context, plan: CreatePlan) -> None:
+    def undo(self, context: Context, plan: CreatePlan) -> bool:
         """Destroys the dataset if it has no identity."""
-        steps.take_back(context, plan.dataset, plan.uuid)
+        return steps.take_back(context, plan.dataset, plan.uuid)
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,10 +207,12 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             context.scan_pools(plan.pools)
         return served
 
-    def undo(self, context: Context, plan: ChangePlan) -> None:
+    def undo(self, context: Context, plan: ChangePlan) -> bool:
+        """Makes the datastore thin again. Its other changes remain."""
         if plan.becomes and steps.is_made(context, plan.dataset, plan.uuid):
             thick.make_thin(context, plan.kind, plan.dataset, plan.size)
             steps.serve(context, plan.uuid, plan.pools, self.kind)
+        return False
 
 
 class SizePlan(DatastorePlan, frozen=True, kw_only=True):
@@ -293,11 +295,13 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
             thick.check_smaller(context, plan.called, plan.export, plan.size)
         return served
 
-    def undo(self, context: Context, plan: SizePlan) -> None:
+    def undo(self, context: Context, plan: SizePlan) -> bool:
         """Restores the size of a thick datastore."""
-        if plan.thick and steps.is_made(context, plan.dataset, plan.uuid):
-            context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
-            steps.serve(context, plan.uuid, plan.pools, self.kind)
+        if not plan.thick or not steps.is_made(context, plan.dataset, plan.uuid):
+            return False
+        context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
+        steps.serve(context, plan.uuid, plan.pools, self.kind)
+        return True
 
 
 OPERATIONS = by_kind(Create(), Change(), Grow(), Quota())

@@ -218,8 +218,8 @@ class Executor:
             self._carry_out(job.id, operation, plan)
         except Exception:
             _log.exception("job %s (%s)", job.id, job.kind)
-            left = self._undo(operation, plan)
-            self._end(job, jobs.FAILED, error=InternalError(), left=left)
+            undone, left = self._undo(operation, plan)
+            self._end(job, jobs.FAILED, error=InternalError(), undone=undone, left=left)
         if plan.out_of_service:
             self._back_in_service(plan)
 
@@ -231,14 +231,15 @@ class Executor:
             _log.warning("reconciling after a job: %s", error)
 
     def _end(
-        self, job: Job, state: str, *, result: Result | None = None, error: DomainError | None = None, left: str | None = None
-    ) -> None:
-        """`error`: why it failed; `left`: why partial results could not be removed."""
+        self, job: Job, state: str, *, result: Result | None = None,
+        error: DomainError | None = None, undone: bool = False, left: str | None = None,
+    ) -> None:  # fmt: skip
+        """`error`: why it failed; `undone`, `left`: see `_undo`."""
         with self._context.store.session() as session:
             if jobs.job(session, job.id).state not in jobs.ACTIVE:
                 _log.warning("%s of %s has %s after it was abandoned", job.kind, job.subject, state)
                 return
-            problem = None if error is None else {**to_wire(error), "left": left}
+            problem = None if error is None else {**to_wire(error), "undone": undone, "left": left}
             jobs.end(session, job.id, state, result=result, problem=problem)
             _log.info("%s of %s has %s%s", job.kind, job.subject, state, "" if error is None else f": {error}")
             if schedule := jobs.plan_of(job).schedule:
@@ -292,19 +293,19 @@ class Executor:
                     return None  # if it is still running in the database, it is resumed at the next start
             except DomainError as error:
                 problem = error
-            left = self._undo(operation, plan)
-            return self._end(job, jobs.FAILED, error=problem, left=left)
+            undone, left = self._undo(operation, plan)
+            return self._end(job, jobs.FAILED, error=problem, undone=undone, left=left)
 
     def _is_abandoned(self, job_id: str) -> bool:
         with self._context.store.reading() as session:
             return jobs.job(session, job_id).state not in jobs.ACTIVE
 
-    def _undo(self, operation: AnyOperation, plan: Plan) -> str | None:
-        """Why partial results of the job could not be removed; None if none are known."""
-        left = None
+    def _undo(self, operation: AnyOperation, plan: Plan) -> tuple[bool, str | None]:
+        """Whether nothing is left of the job's partial results, and why they could not be removed."""
+        undone, left = False, None
         try:
             with as_domain_errors():
-                operation.undo(self._context, plan)
+                undone = operation.undo(self._context, plan)
         except DomainError as error:
             _log.warning("taking back %s: %s", operation.kind, error)
             left = str(error)
@@ -313,4 +314,4 @@ class Executor:
             left = str(InternalError())
         with contextlib.suppress(DomainError), as_domain_errors():
             self._context.scan_pools(plan.pools)
-        return left
+        return undone, left

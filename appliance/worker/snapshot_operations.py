@@ -368,12 +368,13 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
         advance("serving it", 70)
         return replace(steps.serve(context, uuid, plan.pools, self.kind), snapshot=plan.snapshot)
 
-    def undo(self, context: Context, plan: ClonePlan) -> None:
+    def undo(self, context: Context, plan: ClonePlan) -> bool:
         """Destroys the volume if it has no identity, and the snapshot that was taken for it."""
-        steps.take_back(context, plan.dataset, plan.uuid)
+        undone = steps.take_back(context, plan.dataset, plan.uuid)
         if plan.take:
             context.scan_pools(plan.pools)
             steps.destroy_origin(context, steps.origin_guid(context, plan.snapshot), plan.pools)
+        return undone
 
 
 class PromotePlan(DatastorePlan, frozen=True, kw_only=True):

@@ -75,8 +75,9 @@ class Operation[R: Request, P: Plan](ABC):
     def run(self, context: Context, plan: P, job_id: str, advance: Advance) -> Result:
         """Does it. After a crash it is run again from its beginning. Raises DomainError, ZfsError."""
 
-    def undo(self, context: Context, plan: P) -> None:  # noqa: B027  # nothing for most
-        """After a `run` that failed: removes partial results."""
+    def undo(self, context: Context, plan: P) -> bool:
+        """After a `run` that failed: removes partial results. Whether nothing is left of them; most jobs cannot say so."""
+        return False
 
 
 AnyOperation = Operation[Any, Any]
@@ -332,10 +333,12 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
         _log.warning("cannot remove the reservations of %s from %s: %s", uuid, context.folder(pool), error)
 
 
-def take_back(context: Context, dataset: str, uuid: str) -> None:
+def take_back(context: Context, dataset: str, uuid: str) -> bool:
+    """Destroys a dataset without identity. Returns whether it no longer exists."""
     if is_made(context, dataset, uuid):
         if identity.GUID in context.engine.properties(dataset):
-            return  # it is complete: its presentation does not change
+            return False  # it is complete: its presentation does not change
         context.engine.destroy(dataset)
     with context.store.session() as session:
         domain.forget(session, uuid)
+    return True

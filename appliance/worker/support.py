@@ -126,8 +126,9 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
         support.forget_old(folder)
         return BundleResult(bundle=plan.bundle, size=file.stat().st_size)
 
-    def undo(self, context: Context, plan: BundlePlan) -> None:
+    def undo(self, context: Context, plan: BundlePlan) -> bool:
         support.file_of(context.configuration.support_directory, plan.bundle).with_suffix(".new").unlink(missing_ok=True)
+        return True
 
 
 def _content(name: str, read: Reader) -> str:

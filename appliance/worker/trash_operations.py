@@ -63,11 +63,13 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
         context.scan_pools(plan.pools)
         return DatastoreResult(datastore=plan.uuid, dataset=plan.trash)
 
-    def undo(self, context: Context, plan: DeletePlan) -> None:
+    def undo(self, context: Context, plan: DeletePlan) -> bool:
         """A dataset that was not moved is not deleted."""
-        if steps.is_made(context, plan.dataset, plan.uuid):
-            _unmark(context, plan.dataset)
-            KINDS[plan.kind].after_trash(context, plan.dataset)
+        if not steps.is_made(context, plan.dataset, plan.uuid):
+            return False
+        _unmark(context, plan.dataset)
+        KINDS[plan.kind].after_trash(context, plan.dataset)
+        return True
 
 
 class RestorePlan(DatastorePlan, frozen=True, kw_only=True):

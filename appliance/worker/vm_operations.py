@@ -134,8 +134,9 @@ class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
             datastore=plan.datastore, folder=folder, configuration=f"{folder}/{configuration}", total_bytes=str(total)
         )
 
-    def undo(self, context: Context, plan: RestoreVmPlan) -> None:
+    def undo(self, context: Context, plan: RestoreVmPlan) -> bool:
         context.folders.undo_folder(plan.snapshot, plan.folder, plan.identifier)
+        return True
 
 
 OPERATIONS = by_kind(RestoreVm())

@@ -32,6 +32,8 @@ class JobProblemResponse(Answer):
 
     code: str
     text: str
+    undone: bool = False
+    """Whether nothing is left of what it has half made. False if that is not known."""
     left: str | None = None
     """Why what it has half made could not be taken back, and may be there still."""
 

@@ -316,7 +316,7 @@ def test_the_undo_of_a_job_destroys_no_complete_datastore(appliance: Appliance) 
     with appliance.store.reading() as session:
         made = [(OPERATIONS[job.kind], job.parameters) for job in session.query(Job)]
     for operation, parameters in made:
-        operation.undo(appliance.service.context, decoding.convert(parameters, operation.plan_type))
+        assert not operation.undo(appliance.service.context, decoding.convert(parameters, operation.plan_type))
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert {lun.lun.uuid for lun in served(appliance).values()} == {first, second}
 
@@ -342,10 +342,12 @@ def test_a_job_reports_a_failed_undo(error: Exception, appliance: Appliance, mon
         patch.setattr(appliance.simulator, "destroy", destroy)
         problem = appliance.job("POST", "/datastores", body, expect="failed")["problem"]
     assert problem["code"] == "conflict" and "space" in problem["text"]
+    assert not problem["undone"]
     assert problem["left"] == ("the worker is at fault; see its log" if isinstance(error, RuntimeError) else str(error))
     assert len(appliance.simulator.volumes()) == 1, "it is there still"
     appliance.simulator.fail_next("create_volume", OutOfSpace("tank"))
-    assert appliance.job("POST", "/datastores", {**body, "name": "second"}, expect="failed")["problem"]["left"] is None
+    problem = appliance.job("POST", "/datastores", {**body, "name": "second"}, expect="failed")["problem"]
+    assert problem["undone"] and problem["left"] is None
 
 
 def test_a_job_waits_for_an_engine_that_is_away(appliance: Appliance) -> None:

@@ -96,7 +96,8 @@ def test_a_partial_restore_is_removed(appliance: Appliance, store: str, monkeypa
         raise OutOfSpace("web-flat.vmdk", quota=True)
 
     monkeypatch.setattr(folders, "restore_range", full)
-    appliance.job("POST", f"/datastores/{store}/snapshots/one/restore-vm", {"folder": "vms/web", "name": "web2"}, expect="failed")
+    path, body = f"/datastores/{store}/snapshots/one/restore-vm", {"folder": "vms/web", "name": "web2"}
+    assert appliance.job("POST", path, body, expect="failed")["problem"]["undone"] is True
     assert [file.name for file in (_root(appliance, store) / "vms").iterdir()] == ["web"]
 
 

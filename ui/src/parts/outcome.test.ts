@@ -4,20 +4,15 @@ import { text } from "../text";
 import { shortcomingsOf, tracesOf } from "./outcome";
 
 describe("tracesOf", () => {
-  it("says that it was taken back only of what takes back", () => {
+  it("says that the unfinished part was undone only if the appliance reports it", () => {
     const problem = { code: "conflict", text: "no room", left: null };
-    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.tookBack);
-    expect(tracesOf({ kind: "pool.import", problem })).toBe(text.common.job.check);
-  });
-
-  it("does not say so of an abandoned job", () => {
-    const problem = { code: "abandoned", text: "it hangs", left: null };
-    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.check);
+    expect(tracesOf({ problem: { ...problem, undone: true } })).toBe(text.common.job.tookBack);
+    expect(tracesOf({ problem: { ...problem, undone: false } })).toBe(text.common.job.check);
   });
 
   it("says what could not be taken back, and why", () => {
-    const problem = { code: "conflict", text: "no room", left: "pool tank: suspended" };
-    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.left("pool tank: suspended"));
+    const problem = { code: "conflict", text: "no room", undone: false, left: "pool tank: suspended" };
+    expect(tracesOf({ problem })).toBe(text.common.job.left("pool tank: suspended"));
   });
 });
 

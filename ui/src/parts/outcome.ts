@@ -4,21 +4,10 @@
 import type { Job } from "../api/types";
 import { text } from "../text";
 
-/** Jobs that remove a partial result when they fail; other jobs leave it. */
-const TAKEN_BACK: readonly string[] = [
-  "datastore.create",
-  "datastore.delete",
-  "datastore.adopt",
-  "snapshot.clone",
-  "support.bundle",
-];
-
 /** Text about the traces of a failed job. */
-export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
-  // An abandoned job can still run.
-  if (job.problem?.code === "abandoned") return text.common.job.check;
+export function tracesOf(job: Pick<Job, "problem">): string {
   if (job.problem?.left != null) return text.common.job.left(job.problem.left);
-  return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.check;
+  return job.problem?.undone === true ? text.common.job.tookBack : text.common.job.check;
 }
 
 /** Shortcomings of a job that succeeded, with reasons: the appliance continues to try. */
