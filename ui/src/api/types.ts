@@ -39,6 +39,7 @@ export type Offloads = Schemas["OffloadsResponse"];
 export type IscsiSettings = Schemas["IscsiSettingsResponse"];
 export type Portal = Item<"PortalPageResponse">;
 export type Pool = Item<"PoolPageResponse">;
+export type PoolPlan = Schemas["PlanResponse"];
 export type Readiness = Schemas["ReadinessResponse"];
 export type Check = Readiness["checks"][number];
 export type Power = Schemas["PowerResponse"];

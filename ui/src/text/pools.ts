@@ -117,7 +117,6 @@ export const pools = {
       raidz3: "RAID-Z3: any three may fail",
       stripe: "Single disks: no redundancy",
     },
-    noRedundancy: "No redundancy: if one disk fails, the pool and all its datastores are lost.",
     permanent:
       "zvaai cannot remove data disks: the guide says when OpenZFS can. To remove a spare, cache or log, use Remove on the pool's page.",
     disks: "Disks",

@@ -54,6 +54,25 @@ it("creates a pool with the chosen settings, which its dry run does not need", a
   ]);
 });
 
+it.each([
+  ["a new pool", "/pools/-new"],
+  ["the first pool", "/first-start"],
+  ["more disks", "/pools/tank/extend"],
+])("shows the appliance's warnings of %s before the request", async (_what, place) => {
+  beginService(place === "/first-start" ? { responses: { "/pools": page() } } : {});
+  window.history.replaceState(null, "", place);
+  render(createElement(App, { client: newCache() }));
+  const main = await until("no page", () => document.querySelector("main"));
+  const user = newUser();
+  for (const path of DISKS.slice(2)) await fill(user, main, text.pools.disks.choose(path), true);
+  const warnings = ["Slow writes: hosts wait.", "No redundancy: all data is lost."];
+  service.answers = [{ status: 200, body: { layout: ["tank", "  mirror-0"], warnings } }];
+  await press(user, ["Review"], main);
+  await until("no dry run", () => main.textContent.includes(text.pools.build.dryRun));
+  for (const warning of warnings) expect(main.textContent).toContain(warning);
+  expect(service.sent.length).toBe(1);
+});
+
 it("does not send a disk that has left the list", async () => {
   const [device = "", , free = ""] = DISKS;
   const { user, client, scope } = await open("/pools/tank", [`Actions for ${device}`, "Replace"]);

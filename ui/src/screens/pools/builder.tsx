@@ -15,7 +15,7 @@ import {
 } from "@patternfly/react-core";
 import { useCallback, useState, type FormEvent } from "react";
 import { api, idempotent, unwrap } from "../../api/client";
-import type { Disk, VdevCreate } from "../../api/types";
+import type { Disk, PoolPlan, VdevCreate } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { answerTo, type Answered } from "../../parts/answered";
 import { ChoiceField, TextField } from "../../parts/field";
@@ -26,7 +26,7 @@ import { ProblemAlert } from "../../parts/problem-alert";
 import { useSubmission } from "../../parts/use-submission";
 import { text } from "../../text";
 import { DiskTable } from "./disk-table";
-import { firstLayout, isFragile, LAYOUTS, ROLES, vdevsOf, wrongPart, type Layout, type Part, type Role } from "./layout";
+import { firstLayout, LAYOUTS, ROLES, vdevsOf, wrongPart, type Layout, type Part, type Role } from "./layout";
 
 const words = text.pools.build;
 const ASHIFTS = [9, 10, 11, 12, 13, 14, 15, 16] as const;
@@ -62,7 +62,7 @@ export function Builder({ pool, disks, busy = false, cancel, onBegin, onCancel }
   const [carrying, setCarrying] = useState(false);
   const [forced, setForced] = useState<string | null>(null);
   const [settings, change] = useForm<Settings>({ ashift: 12, autotrim: false });
-  const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
+  const [result, setResult] = useState<Answered<PoolPlan> | null>(null);
   const [sent, setSent] = useState<string | null>(null);
   const planned = useSubmission(
     useCallback(
@@ -114,7 +114,7 @@ export function Builder({ pool, disks, busy = false, cancel, onBegin, onCancel }
     const body: PoolBody = { ...values, force };
     setSent(request);
     if (plan !== null) void made.send({ ...body, ...settings });
-    else void planned.send(body).then((answer) => setResult(answer === undefined ? null : { request, answer: answer.layout }));
+    else void planned.send(body).then((answer) => setResult(answer === undefined ? null : { request, answer }));
   }
 
   return (
@@ -224,7 +224,7 @@ function MoreSettings({ settings, change }: MoreProps) {
 }
 
 interface PlanProps {
-  readonly plan: readonly string[];
+  readonly plan: PoolPlan;
   readonly devices: readonly string[];
   readonly disks: readonly Disk[];
 }
@@ -236,8 +236,11 @@ function Plan({ plan, devices, disks }: PlanProps) {
       <h2 className="zv-step-title">{words.review}</h2>
       <p role="status">{words.dryRun}</p>
       <CodeBlock>
-        <CodeBlockCode>{plan.join("\n")}</CodeBlockCode>
+        <CodeBlockCode>{plan.layout.join("\n")}</CodeBlockCode>
       </CodeBlock>
+      {plan.warnings.map((warning) => (
+        <Alert key={warning} variant="warning" isInline isPlain component="p" title={warning} />
+      ))}
       <p className="zv-below">{words.reviewLead(devices.length)}</p>
       <List>
         {devices.map((path) => (
@@ -285,7 +288,6 @@ function PartFields({ index, part, disks, onChange, onRemove }: PartProps) {
           options={LAYOUTS[part.role].map((layout) => [layout, words.layouts[layout]])}
           onChange={setLayout}
         />
-        {isFragile(part) && <Alert variant="warning" isInline isPlain component="p" title={words.noRedundancy} />}
         <FormGroup label={words.disks} fieldId={`${id}-disks`} role="group">
           <DiskTable
             prefix={`${id}-disk`}

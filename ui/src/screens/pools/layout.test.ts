@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Disk, Pool, Vdev } from "../../api/types";
-import {
-  candidatesFor,
-  firstLayout,
-  isFragile,
-  LAYOUTS,
-  nameOf,
-  ROLES,
-  rowsOf,
-  vdevsOf,
-  wrongPart,
-  type Layout,
-  type Role,
-} from "./layout";
+import { candidatesFor, firstLayout, LAYOUTS, nameOf, ROLES, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
 
 const part = (layout: Layout, disks: number, role: Role = "data") => ({
   role,
@@ -46,14 +34,6 @@ describe("wrongPart", () => {
 
 it("offers raidz for data alone", () =>
   expect(ROLES.filter((role) => LAYOUTS[role].some((layout) => layout.startsWith("raidz")))).toEqual(["data"]));
-
-it.each<[Layout, Role, boolean]>([
-  ["stripe", "data", true],
-  ["stripe", "special", true],
-  ["stripe", "spare", false],
-  ["stripe", "log", false],
-  ["mirror2", "data", false],
-])("isFragile: %s for %s", (layout, role, fragile) => expect(isFragile(part(layout, 1, role))).toBe(fragile));
 
 it.each<[string | null, number, Layout]>([
   [null, 0, "mirror2"],

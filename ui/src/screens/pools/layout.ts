@@ -55,11 +55,6 @@ export function vdevsOf({ role, layout, devices }: Part): VdevCreate[] {
   return vdevs;
 }
 
-/** Whether the pool is lost with one disk. */
-export function isFragile({ role, layout }: Part): boolean {
-  return layout === "stripe" && (role === "data" || role === "special" || role === "dedup");
-}
-
 /** A device's name in requests: its path, or its GUID if two devices of the pool have the same path. */
 export function nameOf(pool: Pool, device: Vdev): string {
   const { path } = device;

@@ -118,7 +118,6 @@ export const pools: Texts["pools"] = {
       raidz3: "RAID-Z3: drei beliebige dürfen ausfallen",
       stripe: "Einzelne Disks: keine Redundanz",
     },
-    noRedundancy: "Keine Redundanz: Fällt eine Disk aus, sind der Pool und alle seine Datastores verloren.",
     permanent:
       "zvaai kann Daten-Disks nicht entfernen. Wann OpenZFS es kann, steht in der Anleitung. Spares, Caches und Logs entfernen Sie mit „Entfernen“ auf der Seite des Pools.",
     disks: "Disks",
