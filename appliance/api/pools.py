@@ -55,7 +55,7 @@ def list_disks(call: Call, query: ListQuery) -> Page[schemas.DiskResponse]:
 
 
 def _disk(report: DiskReport) -> schemas.DiskResponse:
-    smart = None if report.smart is None else {**asdict(report.smart), "read_at": report.read_at}
+    smart = None if report.smart is None else {**asdict(report.smart), "severity": report.severity, "read_at": report.read_at}
     return schemas.DiskResponse.model_validate({**asdict(report.disk), "smart": smart})
 
 

@@ -101,8 +101,7 @@ def _health(smart: dict[str, Any] | None) -> str:
     """Health data of a disk, in a line."""
     if smart is None or not smart["available"]:
         return "-" if smart is None else "none"
-    too_hot = smart["critical_warning"] == 0x02  # of NVMe: only its temperature
-    verdict = "too hot" if too_hot else {True: "ok", False: "FAILING", None: "no verdict"}[smart["passed"]]
+    verdict = smart["severity"] or ("no verdict" if smart["passed"] is None else "ok")
     counts = [f"{smart[name]} {name}" for name in ("reallocated", "pending", "uncorrectable") if smart[name]]
     measured = [f"{smart['temperature']} °C"] if smart["temperature"] is not None else []
     worn = [f"{smart['wear']} % worn"] if smart["wear"] is not None else []

@@ -28,6 +28,8 @@ class DiskReport:
     disk: Disk
     smart: DiskHealth | None
     read_at: float
+    severity: str | None = None
+    """The worst of its findings; None without findings."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ def findings(
     running system.
     """
     return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot, system)]
+
+
+def severity(disk: Disk, health: DiskHealth, hot: Collection[str]) -> str | None:
+    """The worst severity of the findings about a disk; None without findings. `hot`: see `findings`."""
+    severities = {finding.severity for finding in findings({disk.path: (disk, health)}, hot)}
+    return max(severities, key=("warning", "critical").index, default=None)
 
 
 def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str], system: Collection[str]) -> list[Finding]:

@@ -143,7 +143,15 @@ class Watch:
         """All disks with their latest SMART data. Raises DomainError."""
         with as_domain_errors():
             listed = self._context.engine.disks()
-        return [DiskReport(disk, *(self._last(disk) or (None, 0))) for disk in listed]
+        with self._context.store.reading() as session:
+            hot = _hot(open_alerts(session, disks.AREA))
+        reports = []
+        for disk in listed:
+            last = self._last(disk)
+            reports.append(
+                DiskReport(disk, None, 0) if last is None else DiskReport(disk, *last, disks.severity(disk, last[0], hot))
+            )
+        return reports
 
     def _last(self, disk: Disk) -> tuple[DiskHealth, float] | None:
         """The latest SMART data, and its time; not of an earlier disk at the same path."""
@@ -190,7 +198,7 @@ class Watch:
             system = {pool.name for pool in self._context.scan(3600).pools if pool.of_the_system}
         with self._context.store.session() as session:
             alerts = open_alerts(session, disks.AREA)
-            hot = {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}
+            hot = _hot(alerts)
             read = {path: disk_and_health[:2] for path, disk_and_health in healths.items()}
             current = {finding.key: finding for finding in disks.findings(read, hot, system)}
             for disk, health, reported_before in unknown:
@@ -221,3 +229,7 @@ class Watch:
         if again:  # ends the acknowledged alert and starts a new one
             update_alerts(session, disks.AREA, [finding for key, finding in findings.items() if key not in again])
         update_alerts(session, disks.AREA, findings.values())
+
+
+def _hot(alerts: Sequence[Alert]) -> set[str]:
+    return {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}

@@ -222,7 +222,7 @@ test("disks show their SMART data", async () => {
   const smart = {
     ...{ available: true, reason: "", asleep: false, passed: true, temperature: 38, temperature_limit: 60 },
     ...{ power_on_hours: 26000, reallocated: 8, pending: 0, uncorrectable: 0, wear: null, spare: null, spare_limit: null },
-    ...{ critical_warning: 0, read_at: "2026-11-22T09:30:00Z" },
+    ...{ critical_warning: 0, severity: "warning", read_at: "2026-11-22T09:30:00Z" },
   };
   const items = disks.map((disk, index) => (index === 0 ? { ...disk, smart } : disk));
   await page.route("**/api/v1/disks?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));

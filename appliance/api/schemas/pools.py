@@ -104,6 +104,8 @@ class SmartResponse(Answer):
     spare: int | None
     spare_limit: int | None
     critical_warning: int
+    severity: Literal["warning", "critical"] | None
+    """The worst severity of what alerts report about the disk, also after an acknowledgement. Null: nothing to report."""
     read_at: Time
 
 

@@ -32,7 +32,7 @@ from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.domain import access
 from appliance.domain.addresses import Address
 from appliance.domain.journal import Finding, update_alerts
-from appliance.zfs.model import Scan, ScanState
+from appliance.zfs.model import DiskHealth, Scan, ScanState
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -648,6 +648,15 @@ def test_a_purged_datastore_is_removed_from_its_schedule(zvaai: Command) -> None
 
 def test_raidz_is_raidz1() -> None:
     assert vdevs_of(["raidz", "a", "b", "c"]) == vdevs_of(["raidz1", "a", "b", "c"])
+
+
+def test_disks_are_as_well_as_their_alerts_say(zvaai: Command) -> None:
+    worn, well, *_ = (disk.path for disk in zvaai.appliance.simulator.disks())
+    for path, wear in ((worn, 95), (well, 3)):
+        zvaai.appliance.simulator.smart[path] = DiskHealth(available=True, passed=True, wear=wear)
+    zvaai.appliance.service.watch.read_disks()
+    printed = zvaai("pool", "disks")
+    assert "warning, 95 % worn" in printed and "ok, 3 % worn" in printed, printed
 
 
 def test_the_layout_of_a_pool(zvaai: Command) -> None:

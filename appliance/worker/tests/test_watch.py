@@ -13,6 +13,7 @@ from appliance.database.models import Event
 from appliance.dataplane.target import ServedTarget
 from appliance.domain import disks, pool_health
 from appliance.domain.errors import InvalidError
+from appliance.domain.receivers import SEVERITIES
 from appliance.worker import watch
 from appliance.zfs.errors import Timeout
 from appliance.zfs.model import DiskHealth, Health, Role, Scan, ScanState, Vdev
@@ -24,6 +25,12 @@ def alerts(appliance: Appliance, area: str) -> dict[str, str]:
     """Severities of open alerts, by subject."""
     alerts = appliance.get("/alerts")["items"]
     return {alert["key"].split(":")[1]: alert["severity"] for alert in alerts if alert["key"].startswith(f"{area}:")}
+
+
+def severity(appliance: Appliance, path: str) -> str | None:
+    """That of a disk in the list of disks."""
+    (smart,) = [disk["smart"] for disk in appliance.get("/disks")["items"] if disk["path"] == path]
+    return smart["severity"]  # type: ignore[no-any-return]
 
 
 def scan(appliance: Appliance) -> None:
@@ -148,6 +155,7 @@ def test_smart_data_is_shown_and_raises_alerts(appliance: Appliance) -> None:
     def says(health: DiskHealth) -> dict[str, str]:
         appliance.simulator.smart[path] = health
         appliance.service.watch.read_disks()
+        assert severity(appliance, path) == max(alerts(appliance, "disk").values(), key=SEVERITIES.index, default=None)
         return alerts(appliance, "disk")
 
     assert says(WELL) == {}
@@ -229,6 +237,7 @@ def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
     def at(degrees: int, limit: int | None = None) -> dict[str, str]:
         appliance.simulator.smart[path] = replace(WELL, temperature=degrees, temperature_limit=limit)
         appliance.service.watch.read_disks()
+        assert severity(appliance, path) == alerts(appliance, "disk").get("temperature")
         return alerts(appliance, "disk")
 
     hot = {"temperature": "warning"}

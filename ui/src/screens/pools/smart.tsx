@@ -10,8 +10,7 @@ import { formatWhole } from "../../format/number";
 
 const words = text.pools.disks.smart;
 const STATUS: Partial<Record<Verdict, "danger" | "warning" | "success">> = {
-  failed: "danger",
-  hot: "warning",
+  critical: "danger",
   warning: "warning",
   passed: "success",
 };
@@ -20,7 +19,7 @@ export function SmartLabel({ smart }: { readonly smart: Smart | null }) {
   const verdict = verdictOf(smart);
   return (
     <Label isCompact status={STATUS[verdict]}>
-      {words[verdict]}
+      {verdict === "critical" || verdict === "warning" ? text.alerts.severity[verdict] : words[verdict]}
     </Label>
   );
 }
