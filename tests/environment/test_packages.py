@@ -21,6 +21,7 @@ NEEDED = {
     "zvaai-target": {
         "/usr/sbin/zvaai-target",
         "/usr/lib/systemd/system/zvaai-target.service",
+        "/usr/lib/udev/rules.d/59-zvaai-target.rules",
     },
     "zvaai-nfs": {
         "/usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so",
