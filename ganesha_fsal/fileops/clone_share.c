@@ -12,8 +12,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Limit of a call, because writers of the source wait for it. A multiple of every record size. */
+/* Limits of a call. Writers of the source wait for it. And it is one transaction of ZFS, which clones at most 1022 blocks: if a second one
+ * finds no space, the call ends with EINVAL. Both are multiples of the record size. */
 #define STEP (UINT64_C(64) << 20)
+#define STEP_BLOCKS UINT64_C(512)
 #define FIRST_ACROSS (UINT64_C(16) << 20) /* a small step first: if the kernel copies, little is lost */
 #define WAITS 3 /* for transaction groups: for changes of the source, or after other writers have filled the pool for a moment */
 
@@ -192,7 +194,8 @@ static void share_count(struct fileops_clone_result *result, const struct step *
 int clone_by_sharing(struct clone *clone)
 {
     struct sharing_proof proof;
-    uint64_t at = 0, size = STEP;
+    const uint64_t blocks = STEP_BLOCKS * (uint64_t)clone->source_status.st_blksize, most = blocks < STEP ? blocks : STEP;
+    uint64_t at = 0, size = most;
     int error = 0;
 
     if (!share_kernel_syncs_on_seek()) {
@@ -212,7 +215,7 @@ int clone_by_sharing(struct clone *clone)
             break;
         share_count(clone->result, &step);
         at += step.length;
-        size = STEP;
+        size = most;
         share_pace(clone, step.length);
         error = clone_continues(clone) ? 0 : ECANCELED;
     }

@@ -48,6 +48,24 @@ def test_a_quota_is_the_owner_s(pool: Pool, tmp_path: Path) -> None:
             assert {path.name for path in (store / "his").iterdir()} == {"one"}
 
 
+@pytest.mark.parametrize("later", ["64K", "1M"])
+def test_a_clone_that_meets_a_full_datastore_has_no_space(pool: Pool, tmp_path: Path, later: str) -> None:
+    """The first transaction of ZFS exceeds the refquota, the second is refused: no space, not "the blocks can't be shared".
+
+    Records of 64 KiB, as datastores have. A file keeps its own when the dataset gets another size.
+    """
+    dataset = f"{pool.name}/full"
+    with mounted_dataset(dataset, recordsize="64K", refquota="72M", compression="off") as store:
+        (store / "template").write_bytes(os.urandom(64 << 20))
+        run("zfs", "set", f"recordsize={later}", dataset)
+        run("zpool", "sync", pool.name)
+        with running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")], Daemon.PATCHED), Nfs3() as nfs:
+            root = mount("/one")
+            refused = Procedure22(nfs).clone(nfs.lookup(root, "template"), root, "clone")
+            assert (refused.status, refused.result) == (NFS3ERR_NOSPC, DISK_FULL)
+            assert {path.name for path in store.iterdir()} == {"template"}
+
+
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_full_datastore_has_no_space(pool: Pool, tmp_path: Path, version: int) -> None:
     """A thin datastore has a refquota, for which ZFS says "quota exceeded". Nobody has set hosts a quota."""
