@@ -266,12 +266,23 @@ def test_a_removed_reservation_is_set_again(short_pool: ShortPool, short_target:
 
 
 def test_figures_of_a_pool_are_fresh_while_its_reservations_are_set(short_pool: ShortPool, tmp_path: Path) -> None:
-    """Setting the reservations of 8 LUNs takes 24 s. What a LUN uses is reported before that."""
+    """After reservations have taken 5 s the target reads figures again, before it sets the others.
+
+    Each `zfs set` waits for the test. The target would kill it after 20 s.
+    """
     programs = tmp_path / "programs"
     programs.mkdir()
-    slow = programs / "zfs"
-    slow.write_text(f'#!/bin/sh\n[ "$1" != set ] || sleep 3\nexec {shutil.which("zfs")} "$@"\n')
-    slow.chmod(0o755)
+    started, once, always = (programs / name for name in ("started", "once", "always"))
+    started.touch()
+    waiting = programs / "zfs"
+    waiting.write_text(f"""#!/bin/sh
+if [ "$1" = set ]; then
+  echo >>{started}
+  until [ -e {always} ] || mv {once} {once}.done 2>/dev/null; do sleep 0.1; done
+fi
+exec {shutil.which("zfs")} "$@"
+""")
+    waiting.chmod(0o755)
     volumes = [short_pool.create_volume(f"lun{number}", 64) for number in range(8)]
     target = Target(tmp_path)
     target.enter(["env", f"PATH={programs}:{os.environ['PATH']}"])
@@ -284,14 +295,20 @@ def test_figures_of_a_pool_are_fresh_while_its_reservations_are_set(short_pool: 
         def held() -> int:
             return sum(is_held(target, number) for number in range(1, 8))
 
-        wait_for(lambda: held() >= 2, "the target sets reservations")
+        wait_for(lambda: started.stat().st_size >= 1, "the first LUN's reservation is set")
+        once.touch()
+        wait_for(lambda: started.stat().st_size >= 2, "the others are set, in one update")
         write_direct(volumes[0], random_blocks(16 * MIB))
         run("zpool", "sync", short_pool.name)
-        wait_for(lambda: space(target)["used_bytes"] > 12 * MIB, "new figures")
-        assert held() < 7, "only after the last reservation"
-        wait_for(lambda: held() == 7, "all reservations are set", timeout=60)
+        time.sleep(5)
+        once.touch()
+        # Without new figures between them, six more would end first: after 120 s.
+        wait_for(lambda: space(target)["used_bytes"] > 12 * MIB, "new figures", timeout=60)
+        always.touch()
+        wait_for(lambda: held() == 7, "all reservations are set")
         for number in range(1, 8):
             unused = short_pool.number(f"lun{number}", "reservation") - short_pool.number(f"lun{number}", "used")
             assert space(target, number)["held_bytes"] == unused
     finally:
+        always.touch()
         assert target.stop() == 0
