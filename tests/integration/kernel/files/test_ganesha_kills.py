@@ -39,11 +39,11 @@ class Requester:
             root = mount("/one")
             with Nfs3() as nfs:
                 source = nfs.lookup(root, "source")
-                self.requesting.set()
                 while True:
                     name = f"clone{self.choose.randrange(5)}"
                     self.clone_once(nfs, root, source, name)
                     self.done += 1
+                    self.requesting.set()
         except (OSError, EOFError, AssertionError):
             self.files[name] = None
 
@@ -124,7 +124,9 @@ def test_clients_go_on_and_no_clone_is_half(
             requester.requesting.clear()
             thread = threading.Thread(target=requester.run, daemon=True)
             thread.start()
-            assert requester.requesting.wait(120), "its connections are there: without, it would wait for the next daemon's"
+            assert requester.requesting.wait(120), (
+                "a request is confirmed, by this daemon: there is something that a kill may lose"
+            )
             thread.join(choose.uniform(0.5, 3))  # the random moment is the test
             assert thread.is_alive(), "it sends requests until the daemon is gone"
             seconds.append(ganesha.restart_after_kill())
