@@ -347,6 +347,12 @@ pub(super) async fn open_apart(
     let lun = lun.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let mut opened = open(&lun, beginning.clone());
+        if opened.as_ref().is_err_and(Unusable::is_in_use) {
+            tracing::debug!(
+                lun = lun.number,
+                "waiting until another process closes the volume"
+            );
+        }
         while opened.as_ref().is_err_and(Unusable::is_in_use) && Instant::now() < release {
             thread::sleep(RELEASE_POLL);
             opened = open(&lun, beginning.clone());

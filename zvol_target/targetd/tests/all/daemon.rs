@@ -134,8 +134,11 @@ fn a_start_waits_until_another_process_closes_the_volume() {
     }
     let held = fs::File::open(&volume).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let log = home.path("log");
     let released = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        wait_until("the daemon to wait", || {
+            fs::read_to_string(&log).unwrap().contains("waiting until")
+        });
         drop(held);
     });
     // `start` returns when the portal is open: the LUN must be served by then.
