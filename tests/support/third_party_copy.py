@@ -30,36 +30,14 @@ class Segment:
         return bytes([0x02, 0x02, 0, 0x18]) + numbers + self.source_address.to_bytes(8) + self.destination_address.to_bytes(8)
 
 
-@dataclass(frozen=True)
-class ByteSegment:
-    """Like Segment, in bytes: logical block addresses, a byte within each block, and a number of bytes."""
-
-    source: int
-    destination: int
-    length: int
-    source_address: int
-    source_offset: int
-    destination_address: int
-    destination_offset: int
-
-    def encode(self) -> bytes:
-        """Segment descriptor 0Ah (SPC-4 6.4.6)."""
-        ends = self.source.to_bytes(2) + self.destination.to_bytes(2)
-        addresses = self.source_address.to_bytes(8) + self.destination_address.to_bytes(8)
-        offsets = self.source_offset.to_bytes(2) + self.destination_offset.to_bytes(2)
-        return bytes([0x0A, 0, 0, 0x1C]) + ends + self.length.to_bytes(4) + addresses + offsets
-
-
 def identification(naa: bytes, block_bytes: int = 512) -> bytes:
     """Identification CSCD descriptor E4h (SPC-4 6.4.5.1) of a disk by its NAA designator."""
     designator = bytes([0x01, 0x03, 0, len(naa)]) + naa.ljust(20, b"\0")
     return bytes([0xE4, 0, 0, 0]) + designator + bytes([0]) + block_bytes.to_bytes(3)
 
 
-def parameter_list(
-    naas: Sequence[bytes], segments: Sequence[Segment | ByteSegment], usage: int = NO_LIST, list_identifier: int = 0
-) -> bytes:
-    """A parameter list of E4h and 02h or 0Ah descriptors."""
+def parameter_list(naas: Sequence[bytes], segments: Sequence[Segment], usage: int = NO_LIST, list_identifier: int = 0) -> bytes:
+    """A parameter list of E4h and 02h descriptors."""
     targets = b"".join(identification(naa) for naa in naas)
     described = b"".join(segment.encode() for segment in segments)
     lengths = len(targets).to_bytes(2) + bytes(4) + len(described).to_bytes(4) + bytes(4)

@@ -16,7 +16,7 @@ from support.programs import IN_GUEST
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.space import sync, used_bytes
 from support.target import Target
-from support.third_party_copy import ByteSegment, Segment, extended_copy, naa_of, parameter_list, segments_of
+from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list, segments_of
 from support.token import populate_token
 from support.volumes import VolumeMaker
 
@@ -174,25 +174,7 @@ async def copy(choice: random.Random, disks: list[Disk]) -> str:
     return f"copy {source.lun} to {destination.lun}: {segments}"
 
 
-async def copy_bytes(choice: random.Random, disks: list[Disk]) -> str:
-    source, destination = choice.choice(disks), choice.choice(disks)
-    length = choice.choice([choice.randrange(2048), choice.randrange(4 << 20)])
-    first, to = (choice.randrange((SIZE_MIB << 20) - length) for _ in range(2))
-    if choice.random() < 0.5:  # with equal alignment, so that blocks can be shared
-        granule = GRANULE_BLOCKS * 512
-        to = min(to - to % granule + first % granule, (SIZE_MIB << 20) - length)
-    segment = ByteSegment(0, 1, length, *divmod(first, 512), *divmod(to, 512))
-    parameters = parameter_list([source.naa, destination.naa], [segment])
-    answer = await destination.run(extended_copy(parameters), parameters)
-    if source is destination and abs(first - to) < length:
-        assert answer.sense_codes[0] == COPY_ABORTED, (answer, segment)
-        return f"overlapping copy of {source.lun}: {segment}"
-    assert answer.status == GOOD, (answer, segment)
-    destination.model[to : to + length] = bytes(source.model[first : first + length])
-    return f"copy {source.lun} to {destination.lun}: {segment}"
-
-
-STEPS: list[Step] = [write, write_same, unmap, or_write, write_atomic, compare_and_write, copy, copy, copy_bytes]
+STEPS: list[Step] = [write, write_same, unmap, or_write, write_atomic, compare_and_write, copy, copy, copy]
 
 
 async def disks_of(session: Session, volumes: list[Path]) -> list[Disk]:

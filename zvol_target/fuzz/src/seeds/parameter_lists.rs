@@ -25,9 +25,6 @@ pub fn extended_copy() -> Seeds {
     // Source and destination, blocks, addresses.
     let segment: &[u8] = &[0x10, 16, 0, 8, 1, 64];
     let inside: &[u8] = &[0x00, 32, 0, 0, 0, 16];
-    // Additional bytes, and byte offsets of source and destination.
-    let bytes: &[u8] = &[0x18, 16, 0, 8, 1, 64, 3, 0, 5, 1, 255];
-    let bytes_inside: &[u8] = &[0x08, 32, 0, 0, 0, 0, 200, 0, 0, 0, 1];
     vec![
         (
             "between_luns",
@@ -40,14 +37,6 @@ pub fn extended_copy() -> Seeds {
         (
             "inside_and_overlapping",
             input(false, &[&copy(0, 0x00, &[0], &[inside]), &status]),
-        ),
-        (
-            "bytes",
-            input(true, &[&copy(6, 0x10, &[0, 2], &[bytes, segment])]),
-        ),
-        (
-            "bytes_inside_and_overlapping",
-            input(false, &[&copy(0, 0x00, &[0], &[bytes_inside]), &status]),
         ),
         (
             "operating_parameters",

@@ -7,10 +7,11 @@ use super::copy_manager::{CopyEnd, resolve};
 use super::operations::RunningOperation;
 use super::parameter_list::{self, Cscd, LENGTH_ERROR, MAXIMUM_LIST_BYTES, ParameterList};
 use super::segment_descriptors::{
-    Amount, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
+    DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, NUMBER_OF_BLOCKS_AT, SOURCE_ADDRESS_AT,
+    SOURCE_ID_AT, Segment,
 };
 use super::transfer::{Stop, Transfer, check_end, transfer};
-use super::{MAXIMUM_COPY_BYTES, MAXIMUM_READ_AND_WRITTEN_BYTES, MAXIMUM_SEGMENT_BYTES};
+use super::{MAXIMUM_COPY_BYTES, MAXIMUM_READ_AND_WRITTEN_BYTES};
 use crate::additional_sense::AdditionalSense;
 use crate::commands::inquiry::DIRECT_ACCESS;
 use crate::execution::{Execution, Failure, Reply};
@@ -82,7 +83,7 @@ async fn copy(
             || (total > MAXIMUM_READ_AND_WRITTEN_BYTES && cannot_clone(&transfer));
         if number > 0 && is_too_long {
             let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
-            return Err(checking.invalid(code, segment.amount.at()));
+            return Err(checking.invalid(code, NUMBER_OF_BLOCKS_AT));
         }
         transfers.push((transfer, checking));
     }
@@ -120,16 +121,8 @@ impl<'a> Checking<'a> {
         let source = self.end(execution, CopyEndRole::Source)?;
         let destination = self.end(execution, CopyEndRole::Destination)?;
         let length = self.length(source, destination)?;
-        let (from, to) = match segment.amount {
-            Amount::Blocks { .. } => (0, 0),
-            Amount::Bytes {
-                source_offset,
-                destination_offset,
-                ..
-            } => (source_offset, destination_offset),
-        };
-        let source_offset = offset(source, segment.source_address, from, length);
-        let destination_offset = offset(destination, segment.destination_address, to, length);
+        let source_offset = offset(source, segment.source_address, length);
+        let destination_offset = offset(destination, segment.destination_address, length);
         // Errors in a segment have no specific code (SPC-4 5.17.7.4).
         let code = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
         let source_offset = source_offset.ok_or_else(|| self.invalid(code, SOURCE_ADDRESS_AT))?;
@@ -155,30 +148,17 @@ impl<'a> Checking<'a> {
     fn length(&self, source: &CopyEnd, destination: &CopyEnd) -> Result<u64, Failure> {
         let [source_block, destination_block] =
             [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
-        let amount = self.segment.amount;
-        match amount {
-            Amount::Blocks {
-                blocks,
-                of_destination,
-            } => {
-                let counted = if of_destination {
-                    destination_block
-                } else {
-                    source_block
-                };
-                let length = u64::from(blocks) * counted;
-                if length % source_block != 0 || length % destination_block != 0 {
-                    let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
-                    return Err(self.invalid(code, amount.at()));
-                }
-                Ok(length)
-            }
-            Amount::Bytes { bytes, .. } if bytes > MAXIMUM_SEGMENT_BYTES => {
-                let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
-                Err(self.invalid(code, amount.at()))
-            }
-            Amount::Bytes { bytes, .. } => Ok(bytes.into()),
+        let counted = if self.segment.of_destination {
+            destination_block
+        } else {
+            source_block
+        };
+        let length = u64::from(self.segment.blocks) * counted;
+        if length % source_block != 0 || length % destination_block != 0 {
+            let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
+            return Err(self.invalid(code, NUMBER_OF_BLOCKS_AT));
         }
+        Ok(length)
     }
 
     /// The source or destination of the segment, if it may be used.
@@ -284,12 +264,11 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// Offset of `length` bytes from `byte_offset` in the block at `address`; `None` if not all of them exist.
-fn offset(end: &CopyEnd, address: u64, byte_offset: u16, length: u64) -> Option<u64> {
+/// Offset of `length` bytes from the block at `address` on; `None` if not all of them exist.
+fn offset(end: &CopyEnd, address: u64, length: u64) -> Option<u64> {
     let capacity = end.unit.capacity();
     let block_bytes = u64::from(capacity.block_bytes());
     let first = address.checked_mul(block_bytes)?;
-    let first = first.checked_add(byte_offset.into())?;
     let behind = first.checked_add(length)?;
     (behind <= capacity.blocks() * block_bytes).then_some(first)
 }

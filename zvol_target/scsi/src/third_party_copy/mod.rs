@@ -34,7 +34,7 @@ const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
 /// MAXIMUM SEGMENT DESCRIPTOR COUNT.
 const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 16;
 
-/// MAXIMUM SEGMENT LENGTH, bytes. Some hosts ignore it, so a segment of blocks may have up to 65,535 blocks, the limit of its
+/// MAXIMUM SEGMENT LENGTH, bytes. Some hosts ignore it, so a segment may have up to 65,535 blocks, the limit of its
 /// field.
 const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
 

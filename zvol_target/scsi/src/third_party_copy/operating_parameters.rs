@@ -2,7 +2,7 @@
 //! Capabilities of the copy manager: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
 
 use super::parameter_list::{IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES};
-use super::segment_descriptors::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET};
+use super::segment_descriptors::BLOCK_TO_BLOCK;
 use super::token_lists::{BLOCK_DEVICE_ZERO, CHANGE_VULNERABLE};
 use super::{
     DEFAULT_TOKEN_TIMEOUT, MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_IDENTIFIED_COPIES, MAXIMUM_RANGES,
@@ -15,17 +15,13 @@ use crate::offload::Offload;
 use crate::task_set::MAXIMUM_TASKS;
 
 /// Codes of the supported descriptors, in ascending order.
-const DESCRIPTOR_TYPES: [u8; 3] = [
-    BLOCK_TO_BLOCK,
-    BLOCK_TO_BLOCK_WITH_OFFSET,
-    IDENTIFICATION_DESCRIPTOR,
-];
+const DESCRIPTOR_TYPES: [u8; 2] = [BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR];
 
 /// TOTAL CONCURRENT COPIES: the limit of tasks. Only some run at a time; others wait.
 const CONCURRENT_COPIES: u16 = MAXIMUM_TASKS as u16;
 
-/// Granularity of the data of a segment, as a power of two: one byte.
-const DATA_SEGMENT_GRANULARITY: u8 = 0;
+/// Granularity of the data of a segment, as a power of two: the shortest block of a unit, 512 bytes.
+const DATA_SEGMENT_GRANULARITY: u8 = 9;
 
 /// Parameter data of RECEIVE COPY OPERATING PARAMETERS. Fields of inline data, held data and stream devices are zero.
 pub(super) fn operating_parameters() -> Vec<u8> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parameter list of EXTENDED COPY(LID1) (SPC-4 6.4.3 to 6.4.5, 6.5).
 
-use super::segment_descriptors::{self, LONGEST_SEGMENT_DESCRIPTOR_BYTES, Segment};
+use super::segment_descriptors::{self, SEGMENT_DESCRIPTOR_BYTES, Segment};
 use super::{MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_SEGMENT_DESCRIPTORS};
 use crate::additional_sense::AdditionalSense;
 use crate::sense::Sense;
@@ -14,7 +14,7 @@ pub(super) const CSCD_DESCRIPTOR_BYTES: usize = 32;
 /// MAXIMUM DESCRIPTOR LIST LENGTH: all descriptors of a list.
 pub(super) const MAXIMUM_DESCRIPTOR_LIST_BYTES: usize = MAXIMUM_CSCD_DESCRIPTORS
     * CSCD_DESCRIPTOR_BYTES
-    + MAXIMUM_SEGMENT_DESCRIPTORS * LONGEST_SEGMENT_DESCRIPTOR_BYTES;
+    + MAXIMUM_SEGMENT_DESCRIPTORS * SEGMENT_DESCRIPTOR_BYTES;
 
 /// Longest parameter list.
 pub(super) const MAXIMUM_LIST_BYTES: usize = HEADER_BYTES + MAXIMUM_DESCRIPTOR_LIST_BYTES;
@@ -157,8 +157,7 @@ pub(super) fn be_u64(bytes: &[u8]) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::segment_descriptors::Amount;
-    use super::super::segment_descriptors::tests::{blocks as segment_bytes, bytes};
+    use super::super::segment_descriptors::tests::blocks as segment_bytes;
     use super::*;
 
     const NAA: [u8; 16] = *b"\x60\x25\xa5\x63\x2a\xb1\x37\x08\x70\x7b\x10\x4a\x70\x30\x7e\x07";
@@ -201,10 +200,8 @@ mod tests {
             [Segment {
                 source: 0,
                 destination: 1,
-                amount: Amount::Blocks {
-                    blocks: 65535,
-                    of_destination: true
-                },
+                blocks: 65535,
+                of_destination: true,
                 source_address: 7,
                 destination_address: 9
             }]
@@ -232,12 +229,12 @@ mod tests {
     #[test]
     fn more_than_the_operating_parameters_say_is_refused() {
         let most_cscds = vec![cscd_bytes(512); MAXIMUM_CSCD_DESCRIPTORS];
-        let most_segments = vec![bytes(1, (0, 0), (0, 0)); MAXIMUM_SEGMENT_DESCRIPTORS];
+        let most_segments = vec![segment_bytes(1, 0, 0); MAXIMUM_SEGMENT_DESCRIPTORS];
         let largest = list(1, 0, &most_cscds, &most_segments);
         assert_eq!(largest.len(), MAXIMUM_LIST_BYTES);
         parse(&largest).unwrap();
         let cscds = vec![cscd_bytes(512); MAXIMUM_CSCD_DESCRIPTORS + 1];
-        let segments = vec![bytes(1, (0, 0), (0, 0)); MAXIMUM_SEGMENT_DESCRIPTORS + 1];
+        let segments = vec![segment_bytes(1, 0, 0); MAXIMUM_SEGMENT_DESCRIPTORS + 1];
         assert_eq!(code(&list(1, 0, &cscds, &most_segments[..1])), (0x26, 0x06));
         assert_eq!(code(&list(1, 0, &most_cscds[..1], &segments)), (0x26, 0x08));
         assert_eq!(code(&list(1, 0, &cscds, &segments)), (0x1a, 0));
@@ -297,9 +294,7 @@ mod tests {
             usage in 0_u8..4,
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         ) {
-            let segments: Vec<_> = (0..segments)
-                .map(|at| if at % 2 == 0 { segment_bytes(9, 1, 2) } else { bytes(9, (1, 3), (2, 4)) })
-                .collect();
+            let segments = vec![segment_bytes(9, 1, 2); segments];
             let mut bytes = list(0, usage, &vec![cscd_bytes(512); cscds], &segments);
             for (at, value) in noise {
                 let at = at.index(bytes.len());

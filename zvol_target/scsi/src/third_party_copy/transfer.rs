@@ -25,7 +25,7 @@ use crate::task_set::Aborted;
 /// aligned to its blocks.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes to copy; any existing bytes, in blocks of any size. If source and destination overlap, `watch` must stop it.
+/// Bytes to copy: existing blocks, of any size. If source and destination overlap, `watch` must stop it.
 pub(super) struct Transfer<'a> {
     pub(super) source: &'a CopyEnd,
     /// First byte in the source.
@@ -204,12 +204,7 @@ impl HeldSteps<'_, '_> {
         self.execution.next_step().await?;
         self.check()?;
         let read = step.source_offset..step.source_offset + step.length;
-        let mut written = step.destination_offset..step.destination_offset + step.length;
-        if step.partial {
-            let block_bytes = u64::from(destination.unit.capacity().block_bytes());
-            written.start -= written.start % block_bytes;
-            written.end = written.end.next_multiple_of(block_bytes);
-        }
+        let written = step.destination_offset..step.destination_offset + step.length;
         let ranges = &source.unit.ranges;
         // No WRITE runs meanwhile: a step that outlives its aborted command would overwrite it, as a copy fences nothing.
         let held = ranges.copy(read, &destination.unit.ranges, (Hold::Exclusive, written));

@@ -20,14 +20,10 @@ pub(super) struct Job<'a> {
 
 impl Job<'_> {
     pub(super) fn step(&self, part: &Range<u64>) -> Step {
-        let destination_offset = self.range.destination_offset + part.start;
-        let length = part.end - part.start;
-        let written = destination_offset..destination_offset + length;
         Step {
             source_offset: self.range.source_offset + part.start,
-            destination_offset,
-            length,
-            partial: whole_blocks(&*self.range.destination, destination_offset, length) != written,
+            destination_offset: self.range.destination_offset + part.start,
+            length: part.end - part.start,
         }
     }
 

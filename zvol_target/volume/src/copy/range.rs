@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::{LocalBoxFuture, Volume, VolumeError};
 
-/// A range to copy, in bytes. It need not consist of whole blocks; the rest of a block that is written in part does not change.
-/// Source and destination must not overlap in one volume.
+/// A range to copy, in bytes: whole logical blocks of the destination, which can begin and end inside blocks of the source. Source
+/// and destination must not overlap in one volume.
 #[derive(Clone)]
 pub struct CopyRange {
     /// Volume to read.
@@ -32,8 +32,6 @@ pub struct Step {
     pub destination_offset: u64,
     /// Length of both.
     pub length: u64,
-    /// The destination's first or last logical block is written in part: the rest of it is read and written back.
-    pub partial: bool,
 }
 
 /// Whole logical blocks of the volume that hold these bytes.
@@ -54,8 +52,8 @@ pub struct Cancelled;
 /// Locks that the caller of a copy provides.
 pub trait Steps {
     /// Locks the ranges of a step; several steps can be locked at a time. The source is locked against writes, the destination
-    /// against everything that must not overlap a write. A partial step locks all of the destination's blocks against every
-    /// write. Dropping the guard releases the lock. It is never held while the copy waits for a transaction group.
+    /// against everything that must not overlap a write. Dropping the guard releases the lock. It is never held while the copy
+    /// waits for a transaction group.
     ///
     /// # Errors
     /// [`Cancelled`] to end the copy before this step.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fallback: read and write several pieces at a time. Zeroes become holes if the destination supports them. If source and
-//! destination are aligned differently, a read covers whole blocks around the piece. A block that is written in part is read
-//! first.
+//! destination have blocks of different lengths, a read covers the whole blocks around the piece.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,7 +9,7 @@ use std::pin::pin;
 use futures_util::stream::{StreamExt, iter};
 
 use super::job::Job;
-use super::range::{logical_block, whole_blocks};
+use super::range::whole_blocks;
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step};
 use crate::{Buffer, Stability, VolumeError, buffer};
 
@@ -49,11 +48,10 @@ async fn in_order(
     report: &mut CopyReport,
 ) -> Result<(), CopyError> {
     let offset = job.range.destination_offset;
-    let block = logical_block(&*job.range.destination);
     let mut at = part.start;
     let failed = RefCell::new(None);
     let parts = std::iter::from_fn(|| {
-        let end = end_of_piece(offset + at, offset + part.end, block) - offset;
+        let end = end_of_piece(offset + at, offset + part.end) - offset;
         let piece = at..end;
         at = end;
         (!piece.is_empty() && failed.borrow().is_none()).then_some(piece)
@@ -100,18 +98,9 @@ impl Piece {
     }
 }
 
-/// End of the piece that begins at `at` in the destination, for a part that ends at `end`. It is a multiple of the block, so that
-/// no two pieces read and write the same block. A block that is written in part is a separate piece, so that only that piece
-/// excludes other writes.
-fn end_of_piece(at: u64, end: u64, block: u64) -> u64 {
-    if at % block != 0 {
-        return end.min(at.next_multiple_of(block));
-    }
-    let end = end.min(at / PIECE * PIECE + PIECE);
-    match end - end % block {
-        whole if whole > at => whole,
-        _ => end,
-    }
+/// End of the piece that begins at `at` in the destination, for a part that ends at `end`: whole blocks, as they divide [`PIECE`].
+fn end_of_piece(at: u64, end: u64) -> u64 {
+    end.min(at / PIECE * PIECE + PIECE)
 }
 
 /// Reads the bytes of a step.
@@ -126,35 +115,8 @@ async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
     Ok(Buffer::from(&source[..step.length as usize]))
 }
 
-/// Writes a step whose first or last block is written in part.
-async fn write_partial(range: &CopyRange, step: Step, data: &Buffer) -> Result<Piece, VolumeError> {
-    let destination = &range.destination;
-    let block = logical_block(&**destination);
-    let end = step.destination_offset + step.length;
-    let blocks = whole_blocks(&**destination, step.destination_offset, step.length);
-    let mut whole = Buffer::new((blocks.end - blocks.start) as usize);
-    let first = (blocks.start < step.destination_offset).then_some(blocks.start);
-    let last = (blocks.end > end).then_some(blocks.end - block);
-    for edge in [first, last.filter(|&last| first != Some(last))] {
-        let Some(edge) = edge else { continue };
-        let present = destination.read(edge, Buffer::new(block as usize)).await?;
-        whole[(edge - blocks.start) as usize..][..present.len()].copy_from_slice(&present);
-    }
-    let from = (step.destination_offset - blocks.start) as usize;
-    whole[from..from + data.len()].copy_from_slice(data);
-    let written = destination.write(blocks.start, whole, Stability::Cached);
-    written.await.map(|()| Piece {
-        copied: step.length,
-        zeroed: 0,
-    })
-}
-
 async fn piece(range: &CopyRange, step: Step) -> Result<Piece, CopyError> {
     let data = read(range, step).await.map_err(CopyError::Source)?;
-    if step.partial {
-        let written = write_partial(range, step, &data).await;
-        return written.map_err(CopyError::Destination);
-    }
     let destination = &range.destination;
     let offset = step.destination_offset;
     let granularity = destination.unmap_granularity().map_or(0, u64::from);

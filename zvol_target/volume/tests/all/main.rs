@@ -5,7 +5,7 @@ mod clearing;
 #[path = "../common/mod.rs"]
 mod common;
 mod copy;
-mod copy_bytes;
+mod copy_blocks;
 mod growth;
 mod io;
 

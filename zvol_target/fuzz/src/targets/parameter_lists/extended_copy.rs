@@ -19,36 +19,17 @@ struct Segment {
 
 /// A segment, and its descriptor.
 fn segment(input: &mut Input) -> (Segment, Vec<u8>) {
-    const WITH_OFFSET: u8 = 0x08;
     let ends = input.byte();
     let (source, destination) = (ends & 7, (ends >> 4) & 7);
     let count = input.byte();
     let addresses = [input.half() % 600, input.half() % 600].map(u64::from);
-    let mut at = addresses.map(|address| address as usize * BLOCK_BYTES);
-    let mut length = usize::from(count) * BLOCK_BYTES;
-    let mut descriptor = vec![2, 2, 0, 0x18, 0, source, 0, destination];
-    let mut offsets = Vec::new();
-    if ends & WITH_OFFSET == 0 {
-        descriptor.extend([0, 0, 0, count]);
-    } else {
-        let odd = usize::from(input.byte());
-        length = (length + odd).saturating_sub(128);
-        descriptor[..4].copy_from_slice(&[0x0a, 0, 0, 0x1c]);
-        descriptor.extend((length as u32).to_be_bytes());
-        for at in &mut at {
-            // In a block, or beyond its end.
-            let offset = input.half() % 1200;
-            offsets.extend(offset.to_be_bytes());
-            *at += usize::from(offset);
-        }
-    }
+    let mut descriptor = vec![2, 2, 0, 0x18, 0, source, 0, destination, 0, 0, 0, count];
     descriptor.extend(addresses.map(u64::to_be_bytes).concat());
-    descriptor.extend(offsets);
-    let [from, to] = at;
+    let [from, to] = addresses.map(|address| address as usize * BLOCK_BYTES);
     let segment = Segment {
         source: source.into(),
         destination: destination.into(),
-        length,
+        length: usize::from(count) * BLOCK_BYTES,
         from,
         to,
     };

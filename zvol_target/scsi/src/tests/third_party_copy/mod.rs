@@ -5,7 +5,6 @@ mod access;
 mod operating_parameters;
 mod operations;
 mod segments;
-mod with_offset;
 
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@ fn capabilities_of_the_copy_manager_are_reported_consistently() {
     assert_eq!(
         parameters,
         [
-            0, 0, 0, 43, 1, 0, 0, 0, 0, 16, 0, 16, 0, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 0, 2, 0, 64, 0, 0, 0, 0, 0, 0, 3, 0x02, 0x0a, 0xe4
+            0, 0, 0, 42, 1, 0, 0, 0, 0, 16, 0, 16, 0, 0, 3, 192, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 2, 0, 64, 9, 0, 0, 0, 0, 0, 2, 0x02, 0xe4
         ]
     );
     assert_eq!(initiator.data(&[0x12, 0, 0, 0, 96, 0])[5] & 0x08, 0x08);
@@ -41,9 +41,9 @@ fn capabilities_of_the_copy_manager_are_reported_consistently() {
     };
     assert!(types.windows(2).all(|pair| pair[0].0 < pair[1].0));
     assert_eq!(body(0x0004)[4..12], parameters[8..16]);
-    assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);
+    assert_eq!(body(0x0008)[..3], [2, 0x02, 0xe4]);
     assert_eq!(body(0x8001)[2..4], parameters[34..36]);
-    assert_eq!(body(0x8001)[8..13], [1, 0, 0, 0, 0]);
+    assert_eq!(body(0x8001)[8..13], [1, 0, 0, 0, 9]);
     // Exactly the supported commands.
     let commands = body(0x0001);
     let list = &commands[1..=usize::from(commands[0])];
