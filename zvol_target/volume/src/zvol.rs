@@ -127,7 +127,7 @@ volume_on_store!(
         })
     },
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
-        Some(CloneEnd::Zvol(self.store.file().as_fd()))
+        zvol_clone::device().map(|_| CloneEnd::Zvol(self.store.file().as_fd()))
     },
     fn clone_range<'a>(
         &'a self,

@@ -2,9 +2,12 @@
 //! A volume in memory whose operations can be suspended and made to fail.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tokio::sync::Semaphore;
+use volume::copy::CloneEnd;
 use volume::{
     Allocation, Buffer, Extent, Geometry, LocalBoxFuture, RunningClones, SharePermit, Stability,
     Volume, VolumeError,
@@ -54,6 +57,8 @@ pub(crate) struct RamVolume {
     permits: Semaphore,
     /// One permit for each operation that has begun.
     begun: Semaphore,
+    /// Any file; with it the volume seems to be able to clone blocks.
+    clone_end: OnceLock<File>,
 }
 
 impl RamVolume {
@@ -81,6 +86,7 @@ impl RamVolume {
             }),
             permits: Semaphore::new(Semaphore::MAX_PERMITS),
             begun: Semaphore::new(0),
+            clone_end: OnceLock::new(),
         })
     }
 
@@ -98,6 +104,11 @@ impl RamVolume {
     /// Allocated granules, in ascending order.
     pub(crate) fn allocated(&self) -> Vec<u64> {
         self.state().allocated.iter().copied().collect()
+    }
+
+    pub(crate) fn seem_to_clone(&self) {
+        self.clone_end
+            .get_or_init(|| File::open("/dev/null").unwrap());
     }
 
     pub(crate) fn resize(&self, blocks: u64) {
@@ -259,6 +270,12 @@ impl Volume for RamVolume {
 
     fn share(&self) -> Option<SharePermit> {
         (!self.state().thick).then(SharePermit::default)
+    }
+
+    fn clone_end(&self) -> Option<CloneEnd<'_>> {
+        self.clone_end
+            .get()
+            .map(|file| CloneEnd::File(file.as_fd()))
     }
 
     fn atomic_write_bytes(&self) -> Option<u32> {

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use volume::copy::{CopyRange, known_fallback};
+
 use super::copy_manager::{CopyEnd, resolve};
 use super::operations::RunningOperation;
 use super::parameter_list::{self, Cscd, LENGTH_ERROR, MAXIMUM_LIST_BYTES, ParameterList};
@@ -98,12 +100,19 @@ async fn copy(
     Ok(())
 }
 
-/// Whether a transfer certainly reads and writes: a unit is thick, or they are in different pools.
+/// Whether a transfer certainly reads and writes: `volume` knows a reason, or the units are in different pools.
 fn cannot_clone(transfer: &Transfer) -> bool {
-    let volumes = [transfer.source, transfer.destination].map(|end| &end.unit.volume);
-    let [source, destination] = volumes.map(|volume| volume.dataset());
-    let pools = [&source, &destination].map(|name| name.as_deref().map(volume::zfs::pool_of));
-    volumes.iter().any(|volume| volume.share().is_none()) || pools[0] != pools[1]
+    let [source, destination] = [transfer.source, transfer.destination].map(|end| &end.unit.volume);
+    let range = CopyRange {
+        source: Arc::clone(source),
+        source_offset: transfer.source_offset,
+        destination: Arc::clone(destination),
+        destination_offset: transfer.destination_offset,
+        length: transfer.length,
+    };
+    let names = [source.dataset(), destination.dataset()];
+    let [from, to] = [&names[0], &names[1]].map(|name| name.as_deref().map(volume::zfs::pool_of));
+    known_fallback(&range).is_some() || from != to
 }
 
 /// A segment during its checks.

@@ -24,6 +24,11 @@ pub use report::{CopyReport, FallbackReason};
 
 use crate::Stability;
 
+/// Why a copy will clone nothing, if that is known before it begins. Source and destination in different pools are not seen here.
+pub fn known_fallback(range: &CopyRange) -> Option<FallbackReason> {
+    cloning::Cloning::new(range).reason()
+}
+
 /// Copies `range` and adds to `report` as it goes. With [`Stability::Stable`], everything is stable on success; after a failure,
 /// the bytes that `report` counts are stable.
 ///

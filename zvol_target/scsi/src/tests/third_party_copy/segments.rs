@@ -132,19 +132,39 @@ fn every_segment_is_checked_before_anything_is_written() {
 }
 
 #[test]
-fn several_segments_copy_at_most_256_mib_or_64_of_a_thick_unit() {
+fn several_segments_copy_at_most_256_mib_or_64_that_cannot_be_cloned() {
+    let geometry = |physical_block_bytes| Geometry {
+        size_bytes: u64::from(u16::MAX) * 512,
+        logical_block_bytes: 512,
+        physical_block_bytes,
+    };
+    // Three segments exceed 64 MiB, nine 256 MiB.
+    let refused = |change: &dyn Fn(&RamVolume), block, most: u8| {
+        let volumes = [16384, block].map(|block| RamVolume::with_geometry(geometry(block)));
+        for volume in &volumes {
+            volume.seem_to_clone();
+        }
+        let Pair { volumes, initiator } = pair_on(volumes);
+        change(&volumes[1]);
+        let whole = Segment(0, 1, u16::MAX, 0, 0);
+        let list = anonymous(&names(), &vec![whole; usize::from(most) + 1]);
+        let completion = send(&initiator, &list);
+        assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
+        assert_eq!(completion.sense[8..12], [0, 0, 0, most]);
+        assert!(volumes.iter().all(|volume| volume.events().is_empty()));
+    };
+    refused(&|_| {}, 16384, 8);
+    refused(&|volume| drop(volume.set_thick(true)), 16384, 2);
+    refused(&|_| {}, 8192, 2);
+}
+
+#[test]
+fn several_segments_copy_at_most_64_mib_without_clone_support() {
     let volumes = [0, 1].map(|_| RamVolume::new(u64::from(u16::MAX)));
-    let Pair { volumes, initiator } = pair_on(volumes);
+    let Pair { initiator, .. } = pair_on(volumes);
     let whole = Segment(0, 1, u16::MAX, 0, 0);
-    let completion = send(&initiator, &anonymous(&names(), &[whole; 9]));
-    assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
-    assert_eq!(completion.sense[8..12], [0, 0, 0, 8]);
-    // Three segments exceed 64 MiB.
-    volumes[1].set_thick(true);
     let completion = send(&initiator, &anonymous(&names(), &[whole; 3]));
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
-    assert_eq!(completion.sense[8..12], [0, 0, 0, 2]);
-    assert!(volumes.iter().all(|volume| volume.events().is_empty()));
 }
 
 #[test]
