@@ -66,16 +66,12 @@ pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     }
 }
 
-/// CHAP of a target. If a secret cannot be read, or CHAP is required without an account of an initiator, the
-/// account has a random secret: without accounts, the target would be open to all.
+/// CHAP of a target. If its accounts cannot be used, there is one account with a random secret: without accounts, the target would
+/// be open to all.
 fn authentication(target: &Target, vault: &Vault) -> Result<Authentication, ServiceError> {
-    let accounts = &target.authentication;
-    if accounts.are_required() && accounts.incoming.is_empty() {
-        return closed();
-    }
-    match unsealed(target, vault) {
-        Err(ServiceError::Key(KeyError::Unreadable { .. })) => closed(),
-        result => result,
+    match unusable_accounts(target, vault) {
+        Some(_) => closed(),
+        None => unsealed(target, vault),
     }
 }
 
@@ -140,4 +136,40 @@ fn name(text: &str) -> Result<IscsiName, ServiceError> {
             reason: error.to_string(),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::{Accounts, Configuration, KeyFile, Purpose, SecretText};
+
+    #[test]
+    fn nobody_logs_in_with_a_stored_secret_that_is_too_weak() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::next_to(&directory.path().join("target.json"));
+        let mut configuration = Configuration::default();
+        let mut vault = Vault::open(file, &configuration).unwrap();
+        let name = "iqn.2026-11.example:a";
+        let purpose = Purpose {
+            target: name,
+            direction: Direction::Incoming,
+            account: "host",
+            initiators: None,
+        };
+        let secret = SecretText::from("short".to_owned());
+        let account = vault.seal(&mut configuration, &secret, &purpose).unwrap();
+        let target = Target {
+            name: name.to_owned(),
+            initiators: Access::Any,
+            authentication: Accounts {
+                required: true,
+                incoming: vec![account],
+                mutual: None,
+            },
+            luns: Vec::new(),
+        };
+        assert!(unusable_accounts(&target, &vault).is_some());
+        let authentication = authentication(&target, &vault).unwrap();
+        assert_eq!(authentication.incoming[0].name, "nobody");
+    }
 }
