@@ -494,7 +494,7 @@ pub fn configuration() -> Seeds {
         ("version", br#"{"version":3,"targets":[]}"#.to_vec()),
         ("sealed", br#"{"version":2,"key_fingerprint":"AAAAAAAAAAAAAAAAAAAAAA==","portals":[],
 "portal_groups":[{"tag":1,"relative_target_port":1,"target_port_group":1}],
-"targets":[{"name":"iqn.2026-11.example:disk","initiators":"any","authentication":{"incoming":[{"name":"a","sealed_secret":"AAAA"}],"mutual":{"name":"b","sealed_secret":"AAAA"}},
+"targets":[{"name":"iqn.2026-11.example:disk","initiators":"any","authentication":{"required":true,"incoming":[{"name":"a","sealed_secret":"AAAA"}],"mutual":{"name":"b","sealed_secret":"AAAA"}},
 "luns":[{"number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a","initiators":["iqn.2026-11.example:host"]}]}]}"#.to_vec()),
     ]
 }

@@ -186,7 +186,7 @@ pub struct Target {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accounts {
-    /// Whether CHAP is required even without an account: then nobody can log in. With accounts it is always required.
+    /// Whether CHAP is required. Without an account nobody can log in then. With accounts it must be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     /// Accounts of initiators.
@@ -201,11 +201,6 @@ impl Accounts {
     /// Number of accounts.
     pub fn count(&self) -> usize {
         self.incoming.len() + usize::from(self.mutual.is_some())
-    }
-
-    /// Whether CHAP is required.
-    pub fn are_required(&self) -> bool {
-        self.required || self.count() > 0
     }
 }
 

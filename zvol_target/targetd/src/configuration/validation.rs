@@ -188,6 +188,9 @@ fn parse_name(place: &str, name: &str) -> Result<IscsiName, Invalid> {
 }
 
 fn validate_accounts(accounts: &Accounts) -> Result<(), Invalid> {
+    if accounts.count() > 0 && !accounts.required {
+        return Err(invalid("required", "must be true where there are accounts"));
+    }
     let mut names = HashSet::new();
     for (at, account) in accounts.incoming.iter().enumerate() {
         let place = format!("incoming[{at}]");
@@ -318,6 +321,20 @@ fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accounts_without_required_chap_are_refused() {
+        let accounts = |text| validate_accounts(&serde_json::from_str(text).unwrap());
+        let refused = accounts(r#"{"incoming": [{"name": "a", "sealed_secret": "AAAA"}]}"#);
+        assert_eq!(refused.unwrap_err().place, "required");
+        for good in [
+            r#"{"required": true, "incoming": [{"name": "a", "sealed_secret": "AAAA"}]}"#,
+            r#"{"required": true}"#,
+            "{}",
+        ] {
+            accounts(good).unwrap();
+        }
+    }
 
     #[test]
     fn weak_secrets_are_refused() {

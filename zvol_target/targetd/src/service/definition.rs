@@ -81,7 +81,7 @@ pub(super) fn unusable_accounts(target: &Target, vault: &Vault) -> Option<Servic
     match (unsealed(target, vault), vault.missed()) {
         (Err(_), Some(missed)) => Some(KeyError::from(missed.clone()).into()),
         (Err(error), None) => Some(error),
-        (Ok(_), _) if accounts.are_required() && accounts.incoming.is_empty() => {
+        (Ok(_), _) if accounts.required && accounts.incoming.is_empty() => {
             Some(ServiceError::NoAccounts)
         }
         (Ok(_), _) => None,

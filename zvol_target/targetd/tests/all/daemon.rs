@@ -172,7 +172,7 @@ fn an_invalid_configuration_is_refused_and_not_changed() {
         ),
         (
             target(
-                "\n, \"authentication\": {\"incoming\": [\n{\"name\": \"\",\n \"sealed_secret\": \"AAAA\"}]}",
+                "\n, \"authentication\": {\"required\": true, \"incoming\": [\n{\"name\": \"\",\n \"sealed_secret\": \"AAAA\"}]}",
             ),
             "targets[0].authentication.incoming[0].name",
         ),

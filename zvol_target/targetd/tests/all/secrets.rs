@@ -196,7 +196,7 @@ fn a_mutual_account_without_others_permits_no_login() {
     drop(daemon);
     let mut edited = configuration(&home);
     let accounts = &mut edited["targets"][0]["authentication"];
-    *accounts = json!({"mutual": accounts["mutual"]});
+    *accounts = json!({"required": true, "mutual": accounts["mutual"]});
     fs::write(home.path("target.json"), edited.to_string()).unwrap();
     let daemon = Daemon::start(&home);
     assert_closed(&daemon, "no account of an initiator exists");

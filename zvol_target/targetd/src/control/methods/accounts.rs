@@ -25,7 +25,7 @@ pub(super) fn show(service: &Service, target: &Target) -> Value {
     let accounts = &target.authentication;
     let problem = service.accounts_problem(target);
     json!({
-        "required": accounts.are_required(),
+        "required": accounts.required,
         "incoming": accounts.incoming.iter().map(show).collect::<Vec<_>>(),
         "mutual": accounts.mutual.as_ref().map(|account| &account.name),
         "problem": problem.map(|problem| problem.to_string()),
