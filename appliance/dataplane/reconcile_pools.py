@@ -5,19 +5,10 @@ Only pools that the target reports, which have LUNs, and that are ours. A second
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.target import TargetRefusedError
 from appliance.dataplane.target_socket import TargetSocket
-
-_SMALLEST, _LARGEST = 64 << 20, 4 << 30
-
-
-def _headroom(report: Mapping[str, Any]) -> int | None:
-    """The configured headroom; None for the daemon's default (zvol_target/docs/space.md), which depends on the pool's size."""
-    default = min(max(report["total_bytes"] // 64, _SMALLEST), _LARGEST, report["total_bytes"] // 8)
-    return None if report["headroom_bytes"] == default else int(report["headroom_bytes"])
 
 
 def reconcile(control: TargetSocket, thresholds: Mapping[str, int]) -> Outcome:
@@ -30,7 +21,7 @@ def reconcile(control: TargetSocket, thresholds: Mapping[str, int]) -> Outcome:
         text = f"pool {name} has another soft threshold"
         differences.append(text)
         try:
-            control.set_pool(name, percent, _headroom(report))
+            control.set_pool(name, percent)
         except TargetRefusedError as error:
             failures.append(Failure(name, f"{text}: {error}"))
     return Outcome(tuple(differences), tuple(failures))

@@ -203,9 +203,9 @@ class TargetSocket:
         response = self._unless_missing("statistics.get", target=target)
         return dict(response) if response else {"luns": [], "hosts": []}
 
-    def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
-        """Sets a pool's soft threshold for thin LUNs in percent, and its headroom; None: the daemon's default."""
-        self._call("space.set_pool", pool=pool, soft_threshold={"percent": soft_threshold}, headroom_bytes=headroom_bytes)
+    def set_pool(self, pool: str, soft_threshold: int) -> None:
+        """Sets a pool's soft threshold for thin LUNs in percent; its headroom does not change."""
+        self._call("space.set_pool", pool=pool, soft_threshold={"percent": soft_threshold})
 
     def space(self) -> dict[str, Any]:
         return dict(self._call("space.get"))

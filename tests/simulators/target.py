@@ -254,11 +254,10 @@ class TargetSimulator(TargetSocket):
     def statistics(self, target: str) -> dict[str, Any]:
         return {"luns": [], "hosts": []}
 
-    def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
+    def set_pool(self, pool: str, soft_threshold: int) -> None:
         with self._lock:
             settings = next(other for other in self.pools if other["pool"] == pool)
             settings["soft_threshold"] = {"percent": soft_threshold}
-            settings["headroom_bytes"] = headroom_bytes or min(max(settings["total_bytes"] // 64, 64 << 20), 4 << 30)
 
     def space(self) -> dict[str, Any]:
         with self._lock:

@@ -395,7 +395,7 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
         assert (
             appliance.get("/pools/tank")["warning_percent"] == appliance.get("/status")["pools"][0]["warning_percent"] == warning
         )
-    target.set_pool("tank", 5, None)
+    target.set_pool("tank", 5)
     answer = appliance.request("POST", "/reconcile").json
     assert answer is not None and answer["differences"] == ["pool tank has another soft threshold"]
     assert target.pools[0]["soft_threshold"] == {"percent": percent + 3}

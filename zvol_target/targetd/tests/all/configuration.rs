@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use crate::common::{Home, IQN};
+use crate::common::{Daemon, Home, IQN};
+use serde_json::{Value, json};
 
 const UUIDS: [&str; 2] = [
     "4f1c6d2e-903b-4a57-8c01-223344556601",
@@ -93,5 +94,32 @@ fn the_place_and_the_reason_are_named() {
         assert!(refusal.contains(said), "{said:?} is not in {refusal}");
         assert!(refusal.contains(file.to_str().unwrap()), "{refusal}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_setting_of_a_pool_that_is_left_out_does_not_change() {
+    let home = Home::new();
+    let daemon = Daemon::start(&home);
+    let stored = |settings: Value| {
+        daemon.call("space.set_pool", &settings);
+        let text = fs::read(home.path("target.json")).unwrap();
+        let configuration: Value = serde_json::from_slice(&text).unwrap();
+        configuration["pools"].clone()
+    };
+    stored(json!({"pool": "tank", "headroom_bytes": 1 << 30}));
+    assert_eq!(
+        stored(json!({"pool": "tank", "soft_threshold": {"percent": 80}})),
+        json!([{"name": "tank", "headroom_bytes": 1 << 30, "soft_threshold": {"percent": 80}}])
+    );
+    assert_eq!(
+        stored(json!({"pool": "tank", "headroom_bytes": null})),
+        json!([{"name": "tank", "soft_threshold": {"percent": 80}}])
+    );
+    for wrong in [
+        json!({"pool": "tank", "name": "other"}),
+        json!({"pool": "tank", "headroom": 1}),
+    ] {
+        assert_eq!(daemon.refusal("space.set_pool", &wrong), -32602, "{wrong}");
     }
 }

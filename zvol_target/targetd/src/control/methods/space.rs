@@ -4,12 +4,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use volume::Growth;
 
 use super::RpcError;
-use crate::configuration::{Lun, PoolSettings, Target, Threshold};
+use crate::configuration::{Lun, PoolSettings, Target};
 use crate::control::json_rpc::code;
 use crate::service::{Service, Shared};
 use crate::space::{Counted, LunSpace, Usage, usage};
@@ -97,18 +97,33 @@ pub(super) async fn of_lun(service: &Shared, params: OfLun) -> Result<Value, Rpc
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct SetPool {
     pool: String,
-    headroom_bytes: Option<u64>,
-    soft_threshold: Option<Threshold>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
 }
 
 pub(super) fn set_pool(service: &mut Service, params: SetPool) -> Result<Value, RpcError> {
-    service.set_pool(PoolSettings {
+    let mut pools = service.configuration().pools.iter();
+    let present = pools.find(|pool| pool.name == params.pool).cloned();
+    let present = present.unwrap_or(PoolSettings {
         name: params.pool,
-        headroom_bytes: params.headroom_bytes,
-        soft_threshold: params.soft_threshold,
-    })?;
+        headroom_bytes: None,
+        soft_threshold: None,
+    });
+    service.set_pool(changed(&present, params.settings)?)?;
     Ok(json!({}))
+}
+
+/// The pool with other settings; `null` restores a default.
+fn changed(pool: &PoolSettings, settings: Map<String, Value>) -> Result<PoolSettings, RpcError> {
+    let refused = |reason: String| RpcError::new(code::INVALID_PARAMS, reason);
+    let mut content = json!(pool);
+    for (name, value) in settings {
+        if name == "name" {
+            return Err(refused("unknown field `name`".to_owned()));
+        }
+        content[name] = value;
+    }
+    serde_json::from_value(content).map_err(|error| refused(error.to_string()))
 }
