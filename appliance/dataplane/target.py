@@ -94,7 +94,7 @@ class ServedLun:
     dataset_guid: int | None = None
     """GUID of another dataset at its path."""
     write_through: bool = False
-    """Linux drops the flushes of its zvol, so a power cut loses writes."""
+    """Linux drops the flushes of its zvol: a power cut loses writes, except with sync=always."""
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,7 @@ def _served(response: dict[str, Any]) -> ServedLun:
         naa=response["naa"] or "",
         serial_number=response["serial_number"],
         dataset_guid=_guid(response.get("dataset_guid")),
-        write_through="write_through" in response.get("durability_risks", ()),
+        write_through=response.get("write_through", False),
     )
 
 

@@ -115,7 +115,10 @@ def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
 
 
 def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]) -> list[Finding]:
-    """Findings about datastores whose zvol's queue is set to write through, by UUID: Linux drops the flushes of hosts."""
+    """Findings about datastores whose zvol's queue is set to write through, by UUID: Linux drops the flushes of hosts.
+
+    With sync=always the intent log has every write, so nothing is lost.
+    """
     return [
         Finding(
             f"{QUEUE}:{store.id}",
@@ -126,7 +129,7 @@ def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]
             "if Linux refuses that, export and import the pool",
         )
         for store in stores
-        if store.uuid in write_through
+        if store.uuid in write_through and store.sync != "always"
     ]
 
 

@@ -52,6 +52,7 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
     (risky,) = (store for store in appliance.service.context.datastores() if store.name == "risky")
     (finding,) = hazards.of_queues([replace(risky, dataset="tank/a b")], {risky.uuid})
     assert "realpath /dev/zvol/tank/a+b)" in finding.remedy
+    assert hazards.of_queues([replace(risky, sync="always")], {risky.uuid}) == []
     appliance.target.write_through = set()
     assert alerts(appliance, hazards.QUEUE) == []
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use scsi::SpaceFigures;
 use uuid::Uuid;
 use volume::Growth;
-use volume::zfs::Sync;
 
 use super::LunUsage;
 use crate::configuration::Lun;
@@ -58,8 +57,6 @@ pub struct LunSpace {
     pub refreservation_bytes: Option<u64>,
     /// Whether the `refreservation` of a thick LUN has room for its data and metadata.
     pub covered: Option<bool>,
-    /// `sync` of the zvol.
-    pub sync: Option<Sync>,
     /// Problem of the last update.
     pub problem: Option<String>,
 }
@@ -98,7 +95,6 @@ mod tests {
             headroom_bytes: 0,
             refreservation_bytes: Some(0),
             covered: None,
-            sync: None,
             problem: None,
         };
         let figures = space.for_hosts(&lun, 1000);

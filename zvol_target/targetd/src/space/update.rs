@@ -257,7 +257,6 @@ fn zvol_space(
         headroom_bytes: headroom,
         refreservation_bytes: Some(dataset.refreservation),
         covered,
-        sync: Some(dataset.sync),
         problem: None,
     };
     space.problem = problem(&space, known);
@@ -294,7 +293,6 @@ async fn file_space(terms: &Terms, unit: &LogicalUnit, known: &mut KnownLun) -> 
         headroom_bytes: 0,
         refreservation_bytes: None,
         covered: None,
-        sync: None,
         problem: None,
     })
 }

@@ -21,19 +21,7 @@ pub use transaction_groups::last_write;
 
 use crate::ioctl;
 
-/// `sync` (zfsprops(7)): when a synchronous write completes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
-    /// When it is in the intent log.
-    #[default]
-    Standard,
-    /// As `Standard`, and every other write is synchronous too.
-    Always,
-    /// Before it is stable: a power cut loses it.
-    Disabled,
-}
-
-/// Space of a dataset in bytes, each from the property of the same name (zfsprops(7)); and its `sync`.
+/// Space of a dataset in bytes, each from the property of the same name (zfsprops(7)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dataset {
     /// Full name, with the pool.
@@ -52,8 +40,6 @@ pub struct Dataset {
     pub reservation: u64,
     /// `refreservation`; 0: none.
     pub refreservation: u64,
-    /// `sync`.
-    pub sync: Sync,
 }
 
 impl Dataset {
@@ -116,7 +102,8 @@ pub fn pool_of(dataset: &str) -> &str {
     dataset.split(['/', '@']).next().unwrap_or(dataset)
 }
 
-const DATASET_PROPERTIES: &str = "name,used,available,referenced,usedbydataset,usedbyrefreservation,reservation,refreservation,sync";
+const DATASET_PROPERTIES: &str =
+    "name,used,available,referenced,usedbydataset,usedbyrefreservation,reservation,refreservation";
 
 /// Space of datasets. The result omits datasets that do not exist.
 ///
@@ -134,7 +121,6 @@ pub fn datasets(names: &[String]) -> Result<Vec<Dataset>, ProgramError> {
 }
 
 fn parse_dataset(line: &str) -> Option<Dataset> {
-    let (line, sync) = line.rsplit_once('\t')?;
     let mut words = line.split('\t');
     let name = words.next()?.to_owned();
     let mut next = || match words.next()? {
@@ -150,11 +136,6 @@ fn parse_dataset(line: &str) -> Option<Dataset> {
         used_by_refreservation: next()?,
         reservation: next()?,
         refreservation: next()?,
-        sync: match sync {
-            "disabled" => Sync::Disabled,
-            "always" => Sync::Always,
-            _ => Sync::Standard,
-        },
     })
 }
 
@@ -207,15 +188,13 @@ mod tests {
 
     #[test]
     fn figures_are_read_as_zfs_prints_them() {
-        let line =
-            "tank/a\t872415232\t41943040\t268435456\t268435456\t41943040\t0\t310378496\tstandard";
+        let line = "tank/a\t872415232\t41943040\t268435456\t268435456\t41943040\t0\t310378496";
         let dataset = parse_dataset(line).unwrap();
         assert_eq!(dataset.name, "tank/a");
         assert_eq!(dataset.reserved_bytes(), 40 << 20);
         assert_eq!(dataset.unreserved_bytes(), 0);
-        let line = "tank/b\t100\t80\t100\t100\t0\t150\t-\tdisabled";
+        let line = "tank/b\t100\t80\t100\t100\t0\t150\t-";
         let dataset = parse_dataset(line).unwrap();
-        assert_eq!(dataset.sync, Sync::Disabled);
         assert_eq!(
             (dataset.reserved_bytes(), dataset.unreserved_bytes()),
             (50, 30)

@@ -5,7 +5,6 @@ use scsi::Designator;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use volume::Backend;
-use volume::zfs::Sync;
 
 use super::{RpcError, canonical, code};
 use crate::configuration::{Lun, Target};
@@ -54,9 +53,7 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
                 shown["covered"] = json!(space.and_then(|space| space.covered));
             }
             if *backend == Backend::Zvol {
-                let sync = space.and_then(|space| space.sync);
-                let risks = durability_risks(sync, unit.volume().is_write_through());
-                shown["durability_risks"] = json!(risks);
+                shown["write_through"] = json!(unit.volume().is_write_through());
             }
         }
         LunState::Failed { reason } => {
@@ -69,19 +66,6 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
         LunState::Changing => shown["state"] = json!("changing"),
     }
     shown
-}
-
-/// Why a power cut can lose completed writes of a zvol. `sync` is `None` until the figures of its pool were read.
-fn durability_risks(sync: Option<Sync>, write_through: bool) -> Vec<&'static str> {
-    let mut risks = Vec::new();
-    if sync == Some(Sync::Disabled) {
-        risks.push("sync_disabled");
-    }
-    // With `sync=always`, the intent log has every write, even if the block layer drops the flags.
-    if write_through && sync != Some(Sync::Always) {
-        risks.push("write_through");
-    }
-    risks
 }
 
 fn show_one(service: &Service, target: &str, number: u16) -> Result<Value, RpcError> {
@@ -185,15 +169,5 @@ mod tests {
             let refused = with(settings.clone()).unwrap_err();
             assert!(refused.contains(said), "{settings}: {refused}");
         }
-    }
-
-    #[test]
-    fn writes_are_at_risk_unless_the_intent_log_has_them() {
-        assert!(durability_risks(None, false).is_empty());
-        assert!(durability_risks(Some(Sync::Standard), false).is_empty());
-        assert!(durability_risks(Some(Sync::Always), true).is_empty());
-        let both = ["sync_disabled", "write_through"];
-        assert_eq!(durability_risks(Some(Sync::Disabled), true), both);
-        assert_eq!(durability_risks(None, true), both[1..]);
     }
 }
