@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-/// Commands that are enabled together. A disabled offload is not advertised, and is refused like an unknown command.
+/// Commands that are enabled together. A disabled offload is not advertised, and is refused like an unknown command. COMPARE AND
+/// WRITE is always enabled: a host does not mount VMFS without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Offload {
-    /// COMPARE AND WRITE: locks of VMFS without a reservation (ATS).
-    CompareAndWrite,
     /// EXTENDED COPY and RECEIVE COPY RESULTS.
     ExtendedCopy,
     /// WRITE SAME(10), (16).
@@ -20,8 +19,7 @@ pub enum Offload {
 
 impl Offload {
     /// All offloads.
-    pub const ALL: [Self; 5] = [
-        Self::CompareAndWrite,
+    pub const ALL: [Self; 4] = [
         Self::ExtendedCopy,
         Self::WriteSame,
         Self::Unmap,

@@ -21,9 +21,7 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     let maximum = MAXIMUM_TRANSFER_BYTES / block_bytes;
     let granularity = capacity.granularity();
     let mut page = vec![0; 60];
-    if execution.offloads.contains(Offload::CompareAndWrite) {
-        page[1] = MAXIMUM_COMPARE_AND_WRITE_LENGTH;
-    }
+    page[1] = MAXIMUM_COMPARE_AND_WRITE_LENGTH;
     page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
     let mut set = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_be_bytes());
     set(4, maximum);

@@ -42,7 +42,6 @@ fn a_disabled_offload_is_not_supported() {
     let other = Initiator::of(Arc::clone(&initiator.device));
     let device = Arc::clone(&initiator.device);
     for (offload, cdb) in [
-        (Offload::CompareAndWrite, block_16(0x89, 0, 0, 0).to_vec()),
         (Offload::WriteSame, block_10(0x41, 0, 0, 1).to_vec()),
         (Offload::WriteSame, block_16(0x93, 0x01, 0, 1).to_vec()),
         (Offload::Unmap, block_10(0x42, 0, 0, 0).to_vec()),
@@ -75,7 +74,7 @@ fn pages_report_enabled_offloads() {
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), INQUIRY_CHANGED);
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
     let none = page(&initiator, 0xb0);
-    assert_eq!(none[5], 0);
+    assert_eq!(none[5], 255);
     assert!(none[20..44].iter().all(|&byte| byte == 0));
     assert_eq!(none[6..16], all[6..16]);
     assert_eq!(page(&initiator, 0xb2)[4..], [0; 4]);
@@ -110,5 +109,5 @@ fn a_change_is_reported_to_the_hosts_it_affects() {
     };
     device.set_offload_policy(policy);
     let late = Initiator::of(Arc::clone(&device));
-    assert_eq!(late.code(&block_16(0x89, 0, 0, 0), &[]), NO_SUCH_COMMAND);
+    assert_eq!(late.code(&block_16(0x93, 0x01, 0, 1), &[]), NO_SUCH_COMMAND);
 }

@@ -25,8 +25,6 @@ pub struct HostGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OffloadName {
-    /// COMPARE AND WRITE (ATS).
-    CompareAndWrite,
     /// EXTENDED COPY.
     ExtendedCopy,
     /// WRITE SAME.
@@ -40,7 +38,6 @@ pub enum OffloadName {
 impl From<OffloadName> for Offload {
     fn from(name: OffloadName) -> Self {
         match name {
-            OffloadName::CompareAndWrite => Self::CompareAndWrite,
             OffloadName::ExtendedCopy => Self::ExtendedCopy,
             OffloadName::WriteSame => Self::WriteSame,
             OffloadName::Unmap => Self::Unmap,
@@ -121,7 +118,7 @@ mod tests {
     fn a_host_has_the_offloads_that_its_group_does_not_disable() {
         let groups = groups(
             r#"[{"name": "old", "initiators": ["iqn.2026-11.example:A"], "disabled": ["unmap", "token"]},
-                {"name": "rest", "initiators": "any", "disabled": ["compare_and_write"]}]"#,
+                {"name": "rest", "initiators": "any", "disabled": ["write_same"]}]"#,
         );
         validate(&groups).unwrap();
         let policy = offload_policy(&groups);
@@ -130,7 +127,7 @@ mod tests {
         for offload in Offload::ALL {
             let disabled = matches!(offload, Offload::Unmap | Offload::Token);
             assert_eq!(old.contains(offload), !disabled);
-            assert_eq!(other.contains(offload), offload != Offload::CompareAndWrite);
+            assert_eq!(other.contains(offload), offload != Offload::WriteSame);
         }
         assert_eq!(offload_policy(&[]), OffloadPolicy::default());
     }
