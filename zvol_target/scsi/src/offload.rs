@@ -71,20 +71,14 @@ impl FromIterator<Offload> for Offloads {
     }
 }
 
-/// Offloads by host.
+/// Offloads by initiator device name. Other hosts have every offload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OffloadPolicy {
-    /// For hosts that `by_initiator` does not contain.
-    pub default: Offloads,
-    /// By initiator device name.
-    pub by_initiator: BTreeMap<String, Offloads>,
-}
+pub struct OffloadPolicy(pub BTreeMap<String, Offloads>);
 
 impl OffloadPolicy {
     /// Offloads of the host with this initiator device name.
     pub fn of(&self, initiator_device: &str) -> Offloads {
-        let chosen = self.by_initiator.get(initiator_device);
-        chosen.copied().unwrap_or(self.default)
+        self.0.get(initiator_device).copied().unwrap_or_default()
     }
 }
 
@@ -109,12 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_its_own_or_the_default() {
-        let policy = OffloadPolicy {
-            default: Offloads::NONE,
-            by_initiator: [("host".to_owned(), Offloads::ALL)].into(),
-        };
-        assert_eq!(policy.of("host"), Offloads::ALL);
-        assert_eq!(policy.of("other"), Offloads::NONE);
+    fn a_host_has_its_own_or_all() {
+        let policy = OffloadPolicy([("host".to_owned(), Offloads::NONE)].into());
+        assert_eq!(policy.of("host"), Offloads::NONE);
+        assert_eq!(policy.of("other"), Offloads::ALL);
     }
 }

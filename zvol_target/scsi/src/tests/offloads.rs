@@ -6,17 +6,14 @@ use std::sync::Arc;
 use super::{
     BLOCKS, CAPACITY_CHANGED, Initiator, RamVolume, TEST_UNIT_READY, block_10, block_16, options,
 };
-use crate::sam::Status;
+use crate::sam::{Nexus, ScsiTarget as _, Status};
 use crate::{Offload, OffloadPolicy, Offloads};
 
 const INQUIRY_CHANGED: (u8, u8, u8) = (6, 0x3f, 0x03);
 const NO_SUCH_COMMAND: (u8, u8, u8) = (5, 0x20, 0);
 
 fn policy(initiator: &Initiator, offloads: Offloads) -> OffloadPolicy {
-    OffloadPolicy {
-        default: Offloads::ALL,
-        by_initiator: [(initiator.nexus.initiator_device.clone(), offloads)].into(),
-    }
+    OffloadPolicy([(initiator.nexus.initiator_device.clone(), offloads)].into())
 }
 
 fn clear(initiator: &Initiator) {
@@ -102,12 +99,16 @@ fn a_change_is_reported_to_the_hosts_it_affects() {
     for host in [&initiator, &other] {
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
     }
-    // A later host has separate offloads too.
-    let policy = OffloadPolicy {
-        default: Offloads::NONE,
-        ..OffloadPolicy::default()
+    // A later session of the host has them too.
+    device.set_offload_policy(policy(&initiator, Offloads::NONE));
+    let late = Initiator {
+        nexus: Arc::new(Nexus {
+            id: u64::MAX,
+            ..(*initiator.nexus).clone()
+        }),
+        ..Initiator::of(Arc::clone(&device))
     };
-    device.set_offload_policy(policy);
-    let late = Initiator::of(Arc::clone(&device));
+    device.nexus_established(&late.nexus);
+    clear(&late);
     assert_eq!(late.code(&block_16(0x93, 0x01, 0, 1), &[]), NO_SUCH_COMMAND);
 }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use iscsi::IscsiName;
 use scsi::{Offload, OffloadPolicy, Offloads};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::access::Access;
 use super::validation::{Invalid, TEXT_LENGTH_MAX, invalid};
@@ -15,10 +16,22 @@ use super::validation::{Invalid, TEXT_LENGTH_MAX, invalid};
 pub struct HostGroup {
     /// Name that the administrator chose.
     pub name: String,
-    /// Its hosts; "any" means hosts in no other group.
-    pub initiators: Access,
+    /// Its hosts.
+    #[serde(serialize_with = "as_list", deserialize_with = "from_list")]
+    pub initiators: BTreeSet<IscsiName>,
     /// Offloads that are reported as unsupported to its hosts, and refused.
     pub disabled: BTreeSet<OffloadName>,
+}
+
+fn as_list<S: Serializer>(names: &BTreeSet<IscsiName>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(names.iter().map(IscsiName::as_str))
+}
+
+fn from_list<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<IscsiName>, D::Error> {
+    match Access::deserialize(from)? {
+        Access::Initiators(names) => Ok(names),
+        Access::Any => Err(de::Error::custom("write a list of initiator names")),
+    }
 }
 
 /// [`Offload`] by name.
@@ -53,28 +66,18 @@ impl HostGroup {
     }
 }
 
-/// Converts the groups for SCSI devices. A host without group has all offloads, unless a group is for "any".
+/// Converts the groups for SCSI devices. A host without group has all offloads.
 pub fn offload_policy(groups: &[HostGroup]) -> OffloadPolicy {
-    let mut policy = OffloadPolicy::default();
-    for group in groups {
-        match &group.initiators {
-            Access::Any => policy.default = group.offloads(),
-            Access::Initiators(names) => {
-                let hosts = names.iter().map(|name| name.as_str().to_owned());
-                let offloads = group.offloads();
-                policy
-                    .by_initiator
-                    .extend(hosts.map(|host| (host, offloads)));
-            }
-        }
-    }
-    policy
+    let hosts = groups.iter().flat_map(|group| {
+        let names = group.initiators.iter();
+        names.map(|name| (name.as_str().to_owned(), group.offloads()))
+    });
+    OffloadPolicy(hosts.collect())
 }
 
 pub(super) fn validate(groups: &[HostGroup]) -> Result<(), Invalid> {
     let mut names = HashSet::new();
     let mut hosts = HashMap::new();
-    let mut any = None;
     for (at, group) in groups.iter().enumerate() {
         // The name, as a caller that sets one group does not know the index.
         let place = |field: &str| format!("host_groups[{:?}].{field}", group.name);
@@ -86,20 +89,10 @@ pub(super) fn validate(groups: &[HostGroup]) -> Result<(), Invalid> {
             let reason = format!("{:?} occurs twice", group.name);
             return Err(invalid(place("name"), reason));
         }
-        match &group.initiators {
-            Access::Any => {
-                if let Some(other) = any.replace(&group.name) {
-                    let reason = format!("{other:?} is for \"any\" already");
-                    return Err(invalid(place("initiators"), reason));
-                }
-            }
-            Access::Initiators(initiators) => {
-                for host in initiators {
-                    if let Some(other) = hosts.insert(host.clone(), &group.name) {
-                        let reason = format!("{host} is in {other:?} already");
-                        return Err(invalid(place("initiators"), reason));
-                    }
-                }
+        for host in &group.initiators {
+            if let Some(other) = hosts.insert(host, &group.name) {
+                let reason = format!("{host} is in {other:?} already");
+                return Err(invalid(place("initiators"), reason));
             }
         }
     }
@@ -118,7 +111,7 @@ mod tests {
     fn a_host_has_the_offloads_that_its_group_does_not_disable() {
         let groups = groups(
             r#"[{"name": "old", "initiators": ["iqn.2026-11.example:A"], "disabled": ["unmap", "token"]},
-                {"name": "rest", "initiators": "any", "disabled": ["write_same"]}]"#,
+                {"name": "more", "initiators": ["iqn.2026-11.example:b"], "disabled": ["write_same"]}]"#,
         );
         validate(&groups).unwrap();
         let policy = offload_policy(&groups);
@@ -128,6 +121,7 @@ mod tests {
             let disabled = matches!(offload, Offload::Unmap | Offload::Token);
             assert_eq!(old.contains(offload), !disabled);
             assert_eq!(other.contains(offload), offload != Offload::WriteSame);
+            assert!(policy.of("iqn.2026-11.example:c").contains(offload));
         }
         assert_eq!(offload_policy(&[]), OffloadPolicy::default());
     }
@@ -136,16 +130,12 @@ mod tests {
     fn groups_that_contradict_each_other_are_refused() {
         for (wrong, place) in [
             (
-                r#"[{"name": "", "initiators": "any", "disabled": []}]"#,
+                r#"[{"name": "", "initiators": [], "disabled": []}]"#,
                 "host_groups[0].name",
             ),
             (
                 r#"[{"name": "a", "initiators": [], "disabled": []}, {"name": "a", "initiators": [], "disabled": []}]"#,
                 "host_groups[\"a\"].name",
-            ),
-            (
-                r#"[{"name": "a", "initiators": "any", "disabled": []}, {"name": "b", "initiators": "any", "disabled": []}]"#,
-                "host_groups[\"b\"].initiators",
             ),
             (
                 r#"[{"name": "a", "initiators": ["iqn.2026-11.example:a"], "disabled": []},

@@ -4,6 +4,7 @@
 use crate::common::{Daemon, HOST, Home, Host, INQUIRY_CHANGED};
 use serde_json::json;
 
+const OTHER: &str = "iqn.2026-11.example:other";
 const INVALID_OPERATION_CODE: crate::common::Sense = (5, 0x20, 0);
 
 /// UNMAP with an empty list.
@@ -20,7 +21,7 @@ fn a_host_gets_a_unit_attention_at_once_and_others_none() {
     daemon.create_target();
     daemon.create_lun(0, &home.volume("volume", 16));
     let mut host = Host::log_in(&daemon.portal, HOST);
-    let mut other = Host::log_in(&daemon.portal, "iqn.2026-11.example:other");
+    let mut other = Host::log_in(&daemon.portal, OTHER);
     host.attentions(0);
     other.attentions(0);
     unmap(&mut host).unwrap();
@@ -35,8 +36,7 @@ fn a_host_gets_a_unit_attention_at_once_and_others_none() {
     assert_eq!(host.attentions(0), []);
     let listed = daemon.call("host_groups.list", &json!({}));
     assert_eq!(listed, json!({"host_groups": [group]}));
-    // All other hosts.
-    let rest = json!({"name": "rest", "initiators": "any", "disabled": ["unmap", "write_same"]});
+    let rest = json!({"name": "rest", "initiators": [OTHER], "disabled": ["unmap", "write_same"]});
     daemon.call("host_groups.set", &rest);
     assert!(other.attentions(0).contains(&INQUIRY_CHANGED));
     assert_eq!(host.attentions(0), []);
@@ -63,9 +63,10 @@ fn groups_that_contradict_each_other_are_refused() {
     daemon.call("host_groups.set", &group);
     for wrong in [
         json!({"name": "b", "initiators": [HOST], "disabled": []}),
-        json!({"name": "", "initiators": "any", "disabled": []}),
-        json!({"name": "b", "initiators": "any", "disabled": ["everything"]}),
-        json!({"name": "b", "initiators": "any"}),
+        json!({"name": "", "initiators": [], "disabled": []}),
+        json!({"name": "b", "initiators": "any", "disabled": []}),
+        json!({"name": "b", "initiators": [], "disabled": ["everything"]}),
+        json!({"name": "b", "initiators": []}),
     ] {
         assert_eq!(daemon.refusal("host_groups.set", &wrong), -32602, "{wrong}");
     }

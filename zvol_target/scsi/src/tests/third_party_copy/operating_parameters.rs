@@ -68,10 +68,9 @@ fn a_disabled_copy_manager_is_not_supported() {
     let without = Offloads::ALL
         .without(Offload::ExtendedCopy)
         .without(Offload::Token);
-    initiator.device.set_offload_policy(OffloadPolicy {
-        default: without,
-        by_initiator: [].into(),
-    });
+    let host = initiator.nexus.initiator_device.clone();
+    let policy = OffloadPolicy([(host, without)].into());
+    initiator.device.set_offload_policy(policy);
     while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(initiator.data(&[0x12, 0, 0, 0, 96, 0])[5] & 0x08, 0);
     assert_eq!(
