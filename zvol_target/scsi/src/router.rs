@@ -103,18 +103,19 @@ pub(crate) async fn execute(
             return Outcome::Aborted;
         }
     };
-    count(match &result {
-        Err(Ending::Check(sense)) if sense.key == SenseKey::UnitAttention => Counted::UnitAttention,
-        result => Counted::Completed {
+    let failure = match &result {
+        Err(Ending::Check(sense)) => Some(sense.key),
+        Ok(_) | Err(Ending::ReservationConflict) => None,
+    };
+    // A command that reports a unit attention did nothing else.
+    if failure != Some(SenseKey::UnitAttention) {
+        count(Counted::Completed {
             family: description.map_or(Family::Other, |description| description.family),
             bytes,
-            failure: match result {
-                Err(Ending::Check(sense)) => Some(sense.key),
-                Ok(_) | Err(Ending::ReservationConflict) => None,
-            },
+            failure,
             elapsed: arrived_at.elapsed(),
-        },
-    });
+        });
+    }
     Outcome::Completed(completion(result, data_out_required, unit.sense_format()))
 }
 

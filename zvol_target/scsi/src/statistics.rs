@@ -87,8 +87,6 @@ pub struct Statistics {
     pub offload: OffloadStatistics,
     /// Tasks of any family aborted by task management, loss of a nexus or loss of access.
     pub aborted: u64,
-    /// Unit attentions reported.
-    pub unit_attentions: u64,
 }
 
 impl Index<Family> for Statistics {
@@ -106,7 +104,6 @@ impl Statistics {
         }
         self.offload.add(&other.offload);
         self.aborted += other.aborted;
-        self.unit_attentions += other.unit_attentions;
     }
 }
 
@@ -142,8 +139,6 @@ pub(crate) enum Counted {
         failure: Option<SenseKey>,
         elapsed: Duration,
     },
-    /// It reported a unit attention instead.
-    UnitAttention,
     /// It was aborted.
     Aborted,
 }
@@ -154,7 +149,6 @@ pub(crate) struct Counters {
     families: [FamilyCounters; Family::ALL.len()],
     offload: OffloadCounters,
     aborted: AtomicU64,
-    unit_attentions: AtomicU64,
 }
 
 impl Counters {
@@ -178,9 +172,6 @@ impl Counters {
                     }
                 }
             }
-            Counted::UnitAttention => {
-                self.unit_attentions.fetch_add(1, Ordering::Relaxed);
-            }
             Counted::Aborted => {
                 self.aborted.fetch_add(1, Ordering::Relaxed);
             }
@@ -199,7 +190,6 @@ impl Counters {
             families: self.families.each_ref().map(FamilyCounters::snapshot),
             offload: self.offload.snapshot(),
             aborted: self.aborted.load(Ordering::Relaxed),
-            unit_attentions: self.unit_attentions.load(Ordering::Relaxed),
         }
     }
 }

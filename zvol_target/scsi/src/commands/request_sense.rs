@@ -6,7 +6,6 @@ use crate::cdb::Cdb;
 use crate::execution::{Execution, Reply};
 use crate::router::NOT_READY;
 use crate::sense::{Sense, SenseFormat, SenseKey};
-use crate::statistics::Counted;
 
 /// No condition to report.
 pub(crate) const NO_SENSE: Sense = Sense::new(
@@ -23,7 +22,6 @@ pub(crate) fn request_sense(execution: &Execution) -> Reply {
             if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
                 execution.device.clear_reported_luns_changed(nexus);
             }
-            execution.unit.counters().count(Counted::UnitAttention);
             execution.unit.unit_attention_sense(condition)
         }
         None if !execution.unit.is_ready() => NOT_READY,

@@ -56,7 +56,6 @@ fn counted(mut who: Value, statistics: &Statistics) -> Value {
     }
     who["offload"] = show_offload(&statistics.offload);
     who["aborted"] = json!(statistics.aborted);
-    who["unit_attentions"] = json!(statistics.unit_attentions);
     who
 }
 
