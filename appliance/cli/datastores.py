@@ -228,11 +228,13 @@ def adopt(
     group: Groups = None,
     client: Clients = None,
     anyone: Anyone = False,
+    force: Force = False,
     wait: Wait = False,
 ) -> None:
     """Make a datastore of a volume, a file system or a copy.
 
     First stop the replication into the dataset: a later zfs receive -F destroys what hosts write after the adoption.
+    With --keep-identity first shut down the VMs, and unmount the original: hosts corrupt a copy with cached data.
     With --keep-identity another server must never serve the original again. Disconnect that server from the hosts before it
     starts.
     """
@@ -249,6 +251,7 @@ def adopt(
         "host_groups": group_ids(run.client, group) if group else None,
         "clients": client,
         "anyone": anyone,
+        "force": force,
     }
     run.job(run.client.call("POST", "/volumes/adopt", body), wait)
 

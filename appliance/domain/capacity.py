@@ -10,7 +10,7 @@ from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
 from appliance.domain.identity import UUID, has_its_guid, is_surely_another
 from appliance.domain.journal import Finding
-from appliance.domain.pool_health import FINE, unlisted
+from appliance.domain.pool_health import FINE, LOST, unlisted
 from appliance.zfs.model import Dataset, Filesystem, Pool, Source
 
 COPY_REMEDY = (
@@ -188,19 +188,25 @@ def absent_remedy(store: Datastore) -> str:
     return f"Import its pool: zvaai pool import {pool}. Or give it up: zvaai datastore forget {store.id}"
 
 
-def copy_remedies(stores: Sequence[Datastore], datasets: Mapping[str, Dataset]) -> dict[str, str]:
+def copy_remedy(pools: Iterable[Pool]) -> str:
+    """For a copy that may be the only data left. It must not replace data in a pool that only cannot be listed."""
+    hidden = ", ".join(pool.name for pool in pools if unlisted(pool))
+    return f"Pool {hidden} cannot be read, and can have the original. {LOST}" if hidden else COPY_REMEDY
+
+
+def copy_remedies(stores: Sequence[Datastore], datasets: Mapping[str, Dataset], pools: Iterable[Pool]) -> dict[str, str]:
     """Remedies for copies that are a problem, by dataset. A replica is one only if its original is missing here: not next to the
     original, and not on a standby server.
     """
     existing = {store.uuid for store in stores if store.state in ("active", "deleted")}
     missing = {store.uuid for store in stores if store.state == "missing"}
-    remedies = {}
+    remedies, otherwise = {}, copy_remedy(pools)
     for store in stores:
         dataset = datasets.get(store.dataset)
         if store.state != "copy" or (dataset is not None and store.copy_of not in missing and _is_replica(dataset)):
             continue
         is_new = store.copy_of in existing and dataset is not None and not has_its_guid(dataset)
-        remedies[store.dataset] = f"zvaai datastore adopt {quote(store.dataset)} NAME --group GROUP" if is_new else COPY_REMEDY
+        remedies[store.dataset] = f"zvaai datastore adopt {quote(store.dataset)} NAME --group GROUP" if is_new else otherwise
     return remedies
 
 
@@ -214,10 +220,10 @@ def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
     if not copies:
         return []
     datasets: dict[str, Dataset] = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
-    findings = []
-    for name, remedy in copy_remedies(stores, datasets).items():
+    findings, perhaps_last = [], copy_remedy(inventory.pools)
+    for name, remedy in copy_remedies(stores, datasets, inventory.pools).items():
         store = copies[name]
-        served = "" if remedy == COPY_REMEDY else " and is not served"  # otherwise its LUN or export can still exist
+        served = "" if remedy == perhaps_last else " and is not served"  # otherwise its LUN or export can still exist
         text = f"{name} looks like datastore {store.name}{served}: {store.copy_reason}"
         findings.append(Finding(f"capacity:copy:{name}", "warning", name, text, remedy))
     return findings

@@ -125,7 +125,7 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
         if finding is None:
             alert.cleared_at = now
             _report(session, "cleared", alert)
-        elif (alert.text, alert.severity) != (finding.text, finding.severity):
+        elif (alert.text, alert.severity, alert.remedy) != (finding.text, finding.severity, finding.remedy):
             before = alert.severity
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
             if alert.severity != before:  # a new fill level of a pool is not news

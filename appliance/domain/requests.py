@@ -149,13 +149,14 @@ class AdoptionCreate(ShownRequest):
 
     With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
 
-    `known_as` are the names hosts know it by from another target, which it keeps.
+    `known_as` are the names hosts know it by from another target, which it keeps. `force`: also while hosts use the original.
     """
 
     dataset: Annotated[str, Field(min_length=1, max_length=255)]
     name: DatastoreName
     identity: Literal["new", "keep"] = "new"
     known_as: NamesCreate | None = None
+    force: bool = False
 
 
 # --- snapshots

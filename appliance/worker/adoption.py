@@ -32,6 +32,7 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
     thick: bool
     before: dict[str, str]
     mounted: bool
+    force: bool
 
 
 def _luns(context: Context) -> list[tuple[str, ServedLun]]:
@@ -54,7 +55,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
     """Properties that can be left from the copied datastore; removed before the new identity counts."""
 
     def plan(self, context: Context, request: requests.AdoptionCreate) -> AdoptPlan:
-        """Two with one identity are never made."""
+        """Two with one identity are never made. A retained identity is refused while hosts use the original, unless forced."""
         stores = context.datastores()
         dataset = context.scan(60).dataset(request.dataset)
         if dataset is None:
@@ -90,6 +91,9 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
                 raise InvalidError("identity", reason, f"new, or set the UUID of the lost datastore first: {way}")
             uuid = claimed
             self._nobody_else(stores, uuid, dataset.name)
+            # Its pool may only be suspended, or its LUN may be another volume: hosts have cached that data.
+            if original := next((other for other in stores if other.uuid == uuid), None):
+                steps.unused(context, original, request.force, "their cached data does not match the copy")
         names = self._names(context, request, dataset, stores)
         known = kind.known(context, uuid)
         numbers = identity.claimed_numbers(dataset, uuid, request.name) if keeps else None
@@ -101,6 +105,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
             shown=shown, known=known, designation=as_property, thick=is_thick,
             before={name: local[name].value for name in self._left if name in local},
             mounted=isinstance(dataset, Filesystem) and dataset.mounted, claims=shown.claims(request.name, as_property),
+            force=request.force,
         )  # fmt: skip
 
     @staticmethod
@@ -145,7 +150,11 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         current = steps.dataset_of(context, dataset)
         if str(current.guid) != plan.guid:
             raise ConflictError("the dataset is another one than at the request", [dataset])
-        self._nobody_else(context.datastores(), uuid, dataset)  # a pool may have been imported since the request
+        stores = context.datastores()
+        self._nobody_else(stores, uuid, dataset)  # a pool may have been imported since the request
+        adopted = any((store.uuid, store.dataset) == (uuid, dataset) for store in stores)  # before a crash
+        if plan.known is not None and (not adopted or _luns_of_another(context, uuid, current.guid)):
+            steps.still_unused(context, uuid, plan.force)
         properties = dataset_kind(current).adopting(context, current, mount_path(context, plan.name, uuid))
         with context.store.session() as session:
             plan.shown.show(session, uuid)

@@ -28,7 +28,7 @@ class Alerts:
         severities = {key: finding.severity for key, finding in by_key.items()}
         with self._lock:
             with self._store.reading() as session:
-                opened = {alert.key: (alert.severity, alert.text) for alert in journal.open_alerts(session, area)}
+                opened = {alert.key: (alert.severity, (alert.text, alert.remedy)) for alert in journal.open_alerts(session, area)}
             before = self._differing.get(area, {})
             differing: dict[str, tuple[str | None, float]] = {}
             for key in severities.keys() | opened.keys():
@@ -38,7 +38,11 @@ class Alerts:
                     differing[key] = known if known is not None and known[0] == severity else (severity, now)
             waiting = {key: difference for key, difference in differing.items() if now - difference[1] < APART_S}
             self._differing[area] = waiting
-            news = any(key in opened and opened[key][1] != finding.text for key, finding in by_key.items() if key not in waiting)
+            news = any(
+                key in opened and opened[key][1] != (finding.text, finding.remedy)
+                for key, finding in by_key.items()
+                if key not in waiting
+            )
             if news or differing.keys() - waiting.keys():
                 with self._store.session() as session:
                     journal.update_alerts(session, area, by_key.values(), waiting)

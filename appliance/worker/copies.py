@@ -4,7 +4,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from appliance.dataplane.reconcile import Failure
-from appliance.domain import capacity, identity
+from appliance.domain import identity
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.zfs.model import Dataset
 
@@ -22,8 +22,12 @@ def _with_datasets(stores: Sequence[Datastore], inventory: Inventory) -> list[tu
     return [(store, datasets[store.dataset]) for store in copied if store.dataset in datasets]
 
 
-def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str]) -> tuple[Failure, ...]:
-    """Failures of presented datastores that only copies claim to be; `reasons`: why they are not served, if known."""
+def failures(
+    stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str], remedy: str
+) -> tuple[Failure, ...]:
+    """Failures of presented datastores that only copies claim to be; `reasons`: why they are not served, if known.
+    `remedy`: capacity.copy_remedy.
+    """
     present = {store.uuid for store in stores if store.state != "missing"}
     claims: dict[str, list[Datastore]] = {}
     for store in stores:
@@ -33,5 +37,5 @@ def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], rea
     for uuid, claimants in claims.items():
         which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in claimants)
         text = f"no dataset is certain to be {claimants[0].name}, which hosts were shown; these claim to be: {which}"
-        failed.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=capacity.COPY_REMEDY))
+        failed.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=remedy))
     return tuple(failed)

@@ -10,8 +10,8 @@ from appliance.dataplane import reconcile_exports
 from appliance.dataplane.ganesha import Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.reconcile_exports import DesiredExports
+from appliance.domain import capacity, exports
 from appliance.domain import datastores as domain
-from appliance.domain import exports
 from appliance.domain.datastores import Datastore
 from appliance.worker import copies
 from appliance.zfs import errors as zfs
@@ -85,6 +85,7 @@ class Serving:
     """
     pools: Collection[str] | None = None
     """Pools in which file systems may be mounted; None: all."""
+    copy_remedy: str = capacity.COPY_REMEDY
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """Outcome, and the served datastores. Raises GaneshaUnreachableError, if there are NFS datastores."""
@@ -101,7 +102,7 @@ class Serving:
             for number, export in desired.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
-        replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.changing), {})
+        replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.changing), {}, self.copy_remedy)
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
     def _desired(self, stores: Sequence[Datastore]) -> tuple[DesiredExports, list[Failure]]:

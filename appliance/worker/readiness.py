@@ -151,7 +151,7 @@ def _target(facts: Facts) -> Iterator[Check]:
 
 def _datastores(facts: Facts) -> Iterator[Check]:
     served = {lun.lun.uuid: lun for target in facts.targets if target.name == facts.target_name for lun in target.luns}
-    remedies = copy_remedies(facts.stores, facts.datasets)
+    remedies = copy_remedies(facts.stores, facts.datasets, facts.pools)
     for store in absent(facts.pools, facts.stores):
         what = "exported" if store.kind == NFS else "served"
         yield Check(what, f"The datastore is {what}", FAILED, "its dataset is missing", absent_remedy(store), store.id)

@@ -190,17 +190,18 @@ class Reconciling:
         served = {lun.lun.uuid: lun for target in self._context.served_targets() for lun in target.luns}
         # Alerts of capacity report missing ones; of another volume under the name only this one.
         absent = {store.uuid for store in capacity.absent(inventory.pools, stores)}
+        of_copies = capacity.copy_remedy(inventory.pools)
         failing = {
             uuid: planes.Failure(
                 uuid,
                 f"LUN {lun.lun.number} is {lun.state}: {lun.reason}",
-                remedy=capacity.COPY_REMEDY if lun.dataset_guid is not None else capacity.LUN_REMEDY,
+                remedy=of_copies if lun.dataset_guid is not None else capacity.LUN_REMEDY,
             )
             for uuid, lun in served.items()
             if lun.state == "failed" and (uuid not in absent or lun.dataset_guid is not None)
         }
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
-        failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
+        failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons, of_copies)}
         failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values())
         outcome = planes.Outcome(reserved + outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
@@ -239,7 +240,7 @@ class Reconciling:
         certain = frozenset(store.dataset for store in copies.certain(stores, inventory))
         serving = nfs_serving.Serving(
             self._context.engine, self._context.nfs, self._context.mounts, out, addresses, self._context.topmost, numbers,
-            certain, about, pools,
+            certain, about, pools, capacity.copy_remedy(inventory.pools),
         )  # fmt: skip
         with as_domain_errors():
             reconciled = serving.reconcile(stores)

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from simulators.appliance import GIB, Appliance
 
+from appliance.domain.capacity import COPY_REMEDY
 from appliance.domain.errors import ConflictError
+from appliance.domain.pool_health import LOST
 from appliance.domain.requests import AdoptionCreate, ForgetDatastore
 from appliance.worker.adoption import OPERATIONS
-from appliance.worker.tests.test_nfs_datastores import cluster
+from appliance.worker.tests.test_datastores import log_in
+from appliance.worker.tests.test_nfs_datastores import ESX, cluster, uses
 from appliance.worker.trash_operations import Forget
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Redundancy, VdevSpec
@@ -19,8 +22,10 @@ from appliance.zfs.model import Redundancy, VdevSpec
 IQN = "iqn.1998-01.com.vmware:esx1"
 
 
-def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
-    """A datastore whose pool is missing, and of which the pool `rust` has a received copy; returns its earlier API data too."""
+def lost(appliance: Appliance, kind: str, *, suspended: bool = False) -> tuple[str, Any]:
+    """A datastore whose pool is missing or `suspended`, and of which the pool `rust` has a received copy; returns its earlier API
+    data too.
+    """
     simulator = appliance.simulator
     if kind == "vmfs":
         store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
@@ -43,7 +48,10 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
         simulator.create_filesystem(
             "rust/received", properties={**properties, "mountpoint": dataset.mountpoint, "canmount": "noauto"}
         )
-    simulator.export_pool("tank")
+    if suspended:
+        simulator.suspend("tank")
+    else:
+        simulator.export_pool("tank")
     assert appliance.request("POST", "/reconcile").status_code == 200
     return store, before
 
@@ -76,6 +84,73 @@ def test_a_replica_replaces_the_lost_datastore(kind: str, appliance: Appliance) 
     assert after["state"] == "active" and after["dataset"] == "rust/received" and shown(after) == shown(before)
     assert serves(appliance) == served, "under the number and path, to the hosts"
     assert store in appliance.service.context.reconciling.serving
+
+
+def use(appliance: Appliance, kind: str) -> None:
+    """A host uses the datastore."""
+    if kind == "vmfs":
+        log_in(appliance, IQN)
+    else:
+        uses(appliance)
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_replica_does_not_replace_a_datastore_in_use_unless_forced(kind: str, appliance: Appliance) -> None:
+    """Its pool is only suspended: hosts have its LUN or export, and data in their caches."""
+    store, before = lost(appliance, kind, suspended=True)
+    served = serves(appliance)
+    use(appliance, kind)
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep"}
+    answer = appliance.request("POST", "/volumes/adopt", keep)
+    assert answer.status_code == 409 and answer.json is not None
+    assert answer.json["can_force"] and "their cached data does not match the copy" in answer.json["detail"]
+    assert answer.json["blocking"] == [f"host of cluster ({IQN if kind == 'vmfs' else ESX})"]
+    assert serves(appliance) == served and "zvaai:uuid" in appliance.simulator.properties("rust/received")
+    appliance.job("POST", "/volumes/adopt", {**keep, "force": True})
+    after = appliance.get(f"/datastores/{store}")
+    assert after["state"] == "active" and after["dataset"] == "rust/received" and shown(after) == shown(before)
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_an_adoption_fails_if_a_host_uses_the_original_by_then(kind: str, appliance: Appliance) -> None:
+    store, _ = lost(appliance, kind, suspended=True)
+    served = serves(appliance)
+    context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
+    plan = adopt.plan(context, AdoptionCreate(dataset="rust/received", name="first", identity="keep"))
+    use(appliance, kind)
+    with pytest.raises(ConflictError, match="hosts"):
+        adopt.run(context, plan, "", lambda _step, _percent: None)
+    assert serves(appliance) == served and appliance.get(f"/datastores/{store}")["state"] == "missing"
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_an_adoption_that_is_resumed_is_done_although_hosts_use_the_replica(kind: str, appliance: Appliance) -> None:
+    store, _ = lost(appliance, kind)
+    context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
+    plan = adopt.plan(context, AdoptionCreate(dataset="rust/received", name="first", identity="keep"))
+    adopt.run(context, plan, "", lambda _step, _percent: None)
+    use(appliance, kind)
+    adopt.run(context, plan, "", lambda _step, _percent: None)
+    assert appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_no_alert_advises_the_adoption_while_the_original_can_be_in_a_suspended_pool(kind: str, appliance: Appliance) -> None:
+    store, _ = lost(appliance, kind, suspended=True)
+
+    def remedies() -> set[str]:
+        assert appliance.request("POST", "/reconcile").status_code == 200
+        appliance.service.periodic.capacity()
+        about = (f"reconcile:{store}", f"reconcile-nfs:{store}", "capacity:copy:rust/received")
+        checks = [check["remedy"] for check in appliance.get("/readiness")["checks"] if check["id"] == "copy"]
+        raised = [alert["remedy"] for alert in appliance.get("/alerts")["items"] if alert["key"] in about]
+        assert len(raised) == 2 and len(checks) == 1, appliance.get("/alerts")
+        return {*raised, *checks}
+
+    assert remedies() == {f"Pool tank cannot be read, and can have the original. {LOST}"}
+    appliance.simulator.clear("tank")
+    appliance.simulator.export_pool("tank")
+    assert remedies() == {COPY_REMEDY}
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])

@@ -44,7 +44,7 @@ it.each([
   if (sent.identity === "keep") await fill(user, scope, "Retain its identity", true);
   await press(user, ["Adopt"], scope);
   await until("the dialog stays", () => !scope.isConnected);
-  expect(service.sent.map(({ body }) => body)).toEqual([{ dataset: FILES.dataset, name: "nfs2", ...sent }]);
+  expect(service.sent.map(({ body }) => body)).toEqual([{ dataset: FILES.dataset, name: "nfs2", force: false, ...sent }]);
 });
 
 it("clones for the host groups that exist, after the user has cleared one that was deleted", async () => {

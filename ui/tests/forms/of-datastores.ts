@@ -38,7 +38,11 @@ export const datastores: readonly Form[] = [
       lab: true,
     },
     send: ["Adopt"],
-    sends: ["POST", "/volumes/adopt", { dataset: "tank/copied", name: "vmfs2", identity: "keep", host_groups: [ID.group] }],
+    sends: [
+      "POST",
+      "/volumes/adopt",
+      { dataset: "tank/copied", name: "vmfs2", identity: "keep", host_groups: [ID.group], force: false },
+    ],
     marks: { dataset: "Volume or file system", name: "Name of the datastore" },
   },
   {

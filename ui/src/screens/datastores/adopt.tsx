@@ -64,10 +64,11 @@ export function Adopt({ dataset = "", ...place }: Place & { readonly dataset?: s
       submit={words.submit}
       ready={() => chosen !== "" && name !== "" && clientsProblem({ ...form, kind }) === undefined}
       knownFields={["dataset", "name", "clients"]}
-      body={() => ({
+      body={(force) => ({
         dataset: chosen,
         name,
         identity: keep ? ("keep" as const) : ("new" as const),
+        force,
         // What is left out does not change for a retained identity.
         ...(groups.length > 0 || !keep ? { host_groups: [...groups] } : {}),
         ...(clients.length > 0 ? { clients, anyone: form.anyone } : {}),
