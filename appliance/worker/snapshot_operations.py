@@ -256,9 +256,9 @@ class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
         newer = snapshots[position + 1 :]
         clones = [clone for snapshot in newer for clone in snapshot.clones]
         if clones:
-            raise ConflictError(
-                "clones depend on newer snapshots; promote the clones, or purge them", steps.names_of(context, clones)
-            )
+            # Not by a promotion, which would take the snapshot of the request from the datastore too.
+            reason = f"Cannot roll back {store.name} to {request.snapshot}: newer snapshots have clones. Delete and purge these"
+            raise ConflictError(f"{reason}; or clone {request.snapshot} and use that clone", steps.names_of(context, clones))
         if with_holds := [snapshot for snapshot in newer if snapshot.holds]:
             raise held(context, with_holds)
         unseen = [snapshot.tag for snapshot in newer if snapshot.tag not in request.destroy]

@@ -200,6 +200,8 @@ def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
     assert not problem["can_force"] and problem["blocking"] == ["clone"]
+    advice = "newer snapshots have clones. Delete and purge these; or clone one and use that clone"
+    assert advice in problem["detail"], "not to promote the clone: that takes the snapshot one away too"
     deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": ["one", "two"]})
     assert refused(appliance, *deletion)["blocking"] == ["two (clone: clone)"]
     appliance.job("DELETE", f"/datastores/{clone}")
