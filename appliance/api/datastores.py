@@ -127,5 +127,5 @@ resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, reques
 resource.job("POST", "/datastores/<datastore_id>/purge", Role.ADMIN, requests.PurgeDatastore, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/forget", Role.ADMIN, requests.ForgetDatastore, query=True, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/clone", Role.OPERATOR, requests.CloneCreate)
-resource.job("POST", "/datastores/<datastore_id>/promote", Role.OPERATOR, requests.PromoteDatastore)
+resource.job("POST", "/datastores/<datastore_id>/promote", Role.ADMIN, requests.PromoteDatastore)
 resource.job("POST", "/volumes/adopt", Role.ADMIN, requests.AdoptionCreate)

@@ -206,7 +206,10 @@ def clone_datastore(
 
 @datastore.command("promote", "vmfs1-clone")
 def promote_datastore(run: Run, store: Store, wait: Wait = False) -> None:
-    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's."""
+    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
+
+    Schedules count these snapshots as the clone's, and can destroy some.
+    """
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/promote"), wait)
 
 

@@ -266,6 +266,8 @@ def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> Non
     assert appliance.request("POST", f"/datastores/{origin}/promote").status_code == 409, "it is not a clone"
     appliance.job("DELETE", f"/datastores/{origin}")
     assert appliance.request("POST", f"/datastores/{origin}/purge").status_code == 409, "the clone needs it"
+    response = appliance.request("POST", f"/datastores/{clone}/promote", role="operator")
+    assert response.status_code == 403, "a schedule of the clone could destroy the snapshots"
     appliance.job("POST", f"/datastores/{clone}/promote")
     assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one"]
     appliance.job("POST", f"/datastores/{origin}/purge")

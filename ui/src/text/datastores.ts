@@ -482,7 +482,7 @@ export const datastores = {
       promote: {
         action: "Promote",
         title: (name: string) => `Make ${name} independent?`,
-        lead: "The clone takes over the snapshots that it shares with its origin. Then the origin can be purged.",
+        lead: "The clone takes over the snapshots that it shares with its origin. Schedules count these snapshots as the clone's. Then the origin can be purged.",
         submit: "Promote",
       },
       forget: {

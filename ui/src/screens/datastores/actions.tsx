@@ -29,7 +29,7 @@ const ACTIVE = {
   nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "promote", "delete"],
 } as const;
 const OTHERS = { deleted: ["restore", "purge"], missing: ["forget"], copy: ["adopt"] } as const;
-const FOR_ADMINS: readonly Action[] = ["purge", "forget", "adopt"];
+const FOR_ADMINS: readonly Action[] = ["promote", "purge", "forget", "adopt"];
 /** What each dialog about a datastore is given. */
 export interface DialogProps extends Place {
   readonly store: Datastore;

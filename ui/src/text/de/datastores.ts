@@ -521,7 +521,7 @@ export const datastores: Texts["datastores"] = {
       promote: {
         action: "Unabhängig machen",
         title: (name) => `${name} unabhängig machen?`,
-        lead: "Der Klon übernimmt die Snapshots, die er mit seinem Ursprung teilt. Danach kann der Ursprung endgültig gelöscht werden.",
+        lead: "Der Klon übernimmt die Snapshots, die er mit seinem Ursprung teilt. Zeitpläne zählen sie dann zum Klon. Danach kann der Ursprung endgültig gelöscht werden.",
         submit: "Unabhängig machen",
       },
       forget: {
