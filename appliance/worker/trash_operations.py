@@ -15,6 +15,7 @@ from appliance.worker import steps
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
 from appliance.worker.kinds import KINDS, Shown, check_fields
+from appliance.worker.pools import find_pool
 from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 
@@ -162,6 +163,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
     def run(self, context: Context, plan: PurgePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Destroys the dataset, if its GUID matches, and the snapshot that was taken only for it."""
         advance("destroying it", 10)
+        find_pool(context, plan.pools[0])  # in a pool that was exported meanwhile no dataset exists either
         if steps.is_made(context, plan.dataset, plan.uuid):
             context.engine.destroy(plan.dataset, with_snapshots=True)
         if plan.kind == domain.VMFS:

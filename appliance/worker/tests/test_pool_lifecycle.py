@@ -274,6 +274,20 @@ def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> Non
     assert [volume.name.split("/")[-1].split("-")[0] for volume in appliance.simulator.volumes()] == ["clone"]
 
 
+def test_a_purge_fails_if_its_pool_was_exported_meanwhile(appliance: Appliance) -> None:
+    store = appliance.datastore("store")
+    appliance.job("DELETE", f"/datastores/{store}")
+    with appliance.simulator.held_next("export_pool"):
+        exporting = appliance.request("POST", "/pools/tank/export").json
+        purging = appliance.request("POST", f"/datastores/{store}/purge").json
+    assert exporting is not None and purging is not None
+    assert appliance.ended(exporting["id"])["state"] == "succeeded"
+    ended = appliance.ended(purging["id"])
+    assert ended["state"] == "failed" and "tank" in ended["problem"]["text"], ended
+    appliance.job("POST", "/pools/import", {"pool": "tank"})
+    assert appliance.get(f"/datastores/{store}")["state"] == "deleted"
+
+
 def clones(appliance: Appliance, *names: str) -> list[str]:
     """Clones of the one snapshot of a datastore."""
     origin = appliance.datastore("origin")
