@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from simulators.appliance import GIB, Appliance
 from simulators.target import TargetSimulator
+from support.names_of_disk import descriptor, page
 
 from appliance.dataplane.target import LoggedIn, Portal
 from appliance.domain.addresses import Address
@@ -147,11 +148,11 @@ def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.Monkey
 
 
 def test_a_lun_without_an_naa_name_has_no_command(appliance: Appliance) -> None:
-    """An adopted disk of SCST can have an EUI-64 name in its place."""
+    """An adopted disk can have an EUI-64 name in its place."""
     appliance.datastore("first")
-    names = {"usn": "c2c96ad2", "t10_vend_id": "SCST_BIO", "vend_specific_id": "c2-d1", "prod_id": "disk1"}
     appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
-    known_as = {"system": "scst", **names, "eui64_id": "0011223344556677"}
+    eui = page(0x83, descriptor(1, 2, bytes.fromhex("0011223344556677"))).hex()
+    known_as = {"page_80": page(0x80, b"c2c96ad2").hex(), "page_83": eui, "vendor": "SCST_BIO", "product": "disk1"}
     appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "moved", "known_as": known_as})
     response = appliance.get("/readiness")
     (command,) = [line for line in response["esxcli"] if "vaai status get" in line]
