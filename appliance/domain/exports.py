@@ -23,6 +23,8 @@ def check_clients(clients: Sequence[str]) -> list[str]:
         networks = {ipaddress.ip_network(client) for client in clients}
         if any("%" in client for client in clients):
             raise ValueError("an address with a scope is one of this server only")
+        if any(network.version == 6 and 100 <= network.prefixlen < 128 for network in networks):
+            raise ValueError("ganesha reads only two digits of a prefix: write a prefix up to /99, or single addresses")
     except ValueError as error:
         raise InvalidError("clients", str(error), "IPv4 or IPv6 addresses, or networks such as 192.0.2.0/24") from error
     if len(networks) > CLIENTS:

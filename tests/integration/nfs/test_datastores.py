@@ -122,6 +122,12 @@ def test_only_permitted_hosts_can_mount_it(rig: Rig) -> None:
     with pytest.raises(OSError), mounted("/first", server=ESX1) as host:
         host.names()
     assert rig.reconcile() == {"differences": [], "failures": []}
+    rig.appliance.job("PATCH", f"/datastores/{store}", {"clients": ["0.0.0.0/0", "2001:db8::/99"], "anyone": True, "force": True})
+    with mounted("/first", server=ESX1) as host:
+        assert host.read_file("/by3") == b"data"
+    assert rig.reconcile() == {"differences": [], "failures": []}
+    answer = rig.appliance.request("PATCH", f"/datastores/{store}", {"clients": ["2001:db8::/112"]})
+    assert answer.status_code == 422 and "/99" in answer.text, "ganesha would refuse the whole export"
 
 
 def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
