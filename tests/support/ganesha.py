@@ -188,7 +188,7 @@ NFS_CORE_PARAM {{
 }}
 NFSv4 {{
   Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 60; Lease_Lifetime = {lease};
-  RecoveryBackend = fs; RecoveryRoot = "{recovery}";
+  RecoveryBackend = fs; RecoveryRoot = "{recovery}"; Expired_Client_Threshold = 256;
 }}
 LOG {{ Default_Log_Level = {self.log_level}; }}
 """

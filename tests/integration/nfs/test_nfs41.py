@@ -6,7 +6,9 @@ During the grace period clones by VAAI-NAS are busy, as every new open is.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,3 +141,14 @@ def test_clones_wait_for_the_end_of_the_grace_period(served: tuple[Ganesha, Path
         refused = procedure.command(RESERVE, file)
         assert (refused.status, refused.result) == (NOSPC, DISK_FULL)
     assert (store / "clone").read_bytes() == (store / "file").read_bytes() == data
+
+
+@pytest.mark.long("the leases of 18 hosts have to end; the daemon decides which of them it keeps")
+def test_all_hosts_keep_their_files_through_an_outage(served: tuple[Ganesha, Path]) -> None:
+    """By default ganesha keeps 16 hosts whose lease ended."""
+    with contextlib.ExitStack() as stack:
+        hosts = [stack.enter_context(Nfs4()) for _ in range(18)]
+        files = [host.open("/one", f"disk{number}", SHARE_BOTH, SHARE_WRITE, create=True) for number, host in enumerate(hosts)]
+        time.sleep(30)  # a lease lasts 10 s, and ganesha looks every 5 s for those that ended
+        for host, file in zip(hosts, files, strict=True):
+            host.write(file, 0, b"data")
