@@ -71,7 +71,7 @@ def read(unhealthy: str = "", seconds: float = 300) -> Updates:
     """`unhealthy`: the pool that is not healthy. Raises UpdatesError."""
     with _reading:  # a simulation takes seconds of a processor
         plan = _plan(tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in _STATE), seconds)
-    installed, loaded = _installed("zfsutils-linux"), _loaded()
+    installed, loaded = _installed("zfs-dkms"), _loaded()
     running = os.uname().release
     newest = _next_kernel()
     return Updates(
@@ -186,7 +186,7 @@ def _next_kernel() -> str:
 
 
 def _loaded() -> str:
-    """Version of the loaded module of OpenZFS: Debian builds it with the version of the package."""
+    """Version of the loaded module of OpenZFS: that of zfs-dkms. Debian can rebuild zfsutils-linux alone ("+b1")."""
     module = Path("/sys/module/zfs/version")
     return module.read_text().strip() if module.exists() else ""
 

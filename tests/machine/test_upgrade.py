@@ -201,7 +201,7 @@ def test_an_upgrade_continues_after_a_power_cut(
             booted = timed(machine.wait_for_boot)
             writers.move(machine)
             assert package.partition(":")[0] in machine.run("dpkg --audit"), "the power did not fail in postinst"
-            machine.run("dpkg --configure -a", 600)
+            machine.run("dpkg --configure -a; apt-get -q -y --fix-broken install && apt-get -q -y upgrade", 600)
             writers.wait_for_more()
             writers.stop()
             writers.verify(machine)

@@ -117,6 +117,15 @@ def test_updates_of_this_server(appliance: Appliance, tmp_path: Path, monkeypatc
     assert "tank is DEGRADED" in appliance.get("/updates")["obstacles"][-1]
 
 
+def test_a_rebuild_of_zfsutils_needs_no_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"zfs-dkms": "2.3.9-0+deb13u1", "zfsutils-linux": "2.3.9-0+deb13u1+b1"}
+    monkeypatch.setattr(updates, "_plan", lambda *_: read_plan(""))
+    monkeypatch.setattr(updates, "_installed", versions.__getitem__)
+    monkeypatch.setattr(updates, "_loaded", lambda: versions["zfs-dkms"])
+    shown = updates.read()
+    assert not any("is loaded and" in text for text in (*shown.obstacles, *shown.reboot))
+
+
 def test_users_of_the_server_by_name(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     appliance.group("cluster", ESX)
     sessions = [LoggedIn(iqn, "target", "192.0.2.9:1", "192.0.2.1:3260", 0.0, None) for iqn in (ESX, "iqn.2026-11.example:other")]
