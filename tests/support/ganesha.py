@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from support.programs import CACHE, IN_GUEST, run, wait_for
@@ -37,15 +37,6 @@ class Daemon(enum.Enum):
 
 
 @dataclass(frozen=True)
-class ClientOptions:
-    """Options of an export for some clients; `addresses` as in ganesha's `Clients`."""
-
-    addresses: str
-    access: str = "RW"
-    squash: str = "No_Root_Squash"
-
-
-@dataclass(frozen=True)
 class Export:
     """An export. `access` and `squash` are ganesha's Access_Type and Squash (`man ganesha-export-config`)."""
 
@@ -55,22 +46,18 @@ class Export:
     fsal: str = "ZVAAI"
     access: str = "RW"
     squash: str = "No_Root_Squash"
-    protocols: str = "3, 4"
-    security: str = "sys"
-    clients: Sequence[ClientOptions] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of the EXPORT block."""
+    clients: str = ""
+    """Addresses that may read and write, as in ganesha's `Clients`, whatever `access` says."""
     thick_size: int = 0
     """Size of a thick datastore in bytes; 0: thin."""
 
     def block(self) -> str:
         """The EXPORT block."""
         lines = [f"Export_Id = {self.export_id};", f'Path = "{self.path}";', f'Pseudo = "{self.pseudo}";']
-        lines += [f"Protocols = {self.protocols};", "Transports = TCP;", f"SecType = {self.security};"]
+        lines += ["Protocols = 3, 4;", "Transports = TCP;", "SecType = sys;"]
         lines += [f"Access_Type = {self.access};", f"Squash = {self.squash};", "Anonymous_Uid = 65534;", "Anonymous_Gid = 65534;"]
-        lines += [f"{name} = {value};" for name, value in self.settings.items()]
-        for client in self.clients:
-            lines.append(f"CLIENT {{ Clients = {client.addresses}; Access_Type = {client.access}; Squash = {client.squash}; }}")
+        if self.clients:
+            lines.append(f"CLIENT {{ Clients = {self.clients}; Access_Type = RW; Squash = {self.squash}; }}")
         thick = f"Thick_Size = {self.thick_size}; " if self.thick_size else ""
         lines.append(f"FSAL {{ Name = {self.fsal}; {thick}}}")
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"

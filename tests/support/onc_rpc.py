@@ -78,24 +78,14 @@ class User:
         return struct.pack(">I", 1) + opaque(body)
 
 
-class Nobody(User):
-    """No credentials: AUTH_NONE."""
-
-    def encode(self) -> bytes:
-        """The empty body with its flavour."""
-        return struct.pack(">II", 0, 0)
-
-
 class RpcConnection:
     """One TCP connection to a program's port."""
 
     _transactions = itertools.count(1)
 
-    def __init__(
-        self, port: int, user: User | None = None, address: str = "127.0.0.1", source: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, port: int, user: User | None = None) -> None:
         self.user = user or User()
-        self._socket = socket.create_connection((address, port), timeout=180, source_address=source)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=180)
 
     def __enter__(self) -> Self:
         return self
@@ -180,8 +170,8 @@ def mount(path: str, user: User | None = None) -> bytes:
 class Nfs3:
     """NFSv3 on one connection."""
 
-    def __init__(self, user: User | None = None, source: str | None = None) -> None:
-        self.connection = RpcConnection(port_of(NFS_PROGRAM, 3), user, source=(source, 0) if source else None)
+    def __init__(self, user: User | None = None) -> None:
+        self.connection = RpcConnection(port_of(NFS_PROGRAM, 3), user)
 
     def __enter__(self) -> Self:
         return self

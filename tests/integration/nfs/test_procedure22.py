@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support import procedure22
-from support.ganesha import ClientOptions, Daemon, Export, Ganesha, running_ganesha
+from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.onc_rpc import GARBAGE_ARGS, NFS_PROGRAM, Nfs3, Nfs3Error, RpcConnection, RpcError, User, mount, opaque
 from support.procedure22 import COMPLETE, Procedure22, argument, arguments
 from support.programs import wait_for
@@ -63,7 +63,7 @@ def rig_of_all(make_lasting_store: Callable[[str], Path], tmp_path_factory: pyte
         Export(2, stores["squashed"], "/squashed", squash="Root_Squash"),
         Export(3, stores["read-only"], "/read-only", access="RO"),
         Export(4, stores["other-fsal"], "/other-fsal", fsal="VFS"),
-        Export(5, stores["open"] / "directory", "/for-another-host", access="None", clients=[ClientOptions("192.0.2.1")]),
+        Export(5, stores["open"] / "directory", "/for-another-host", access="None", clients="192.0.2.1"),
     ]
     with ExitStack() as stack:
         ganesha = stack.enter_context(running_ganesha(tmp_path_factory.mktemp("ganesha"), exports, Daemon.PATCHED))
