@@ -147,34 +147,26 @@ static enum vaainas_error connection_error_of_state(enum clnt_stat state, struct
         return session_fail(failure, VAAINAS_PROTOCOL, "client and server do not understand each other: %s", clnt_sperrno(state));
     default:
         return session_fail(failure, VAAINAS_UNREACHABLE,
-                            "the connection to the server failed: %s; the outcome of the request is unknown",
+                            "the connection to the server failed: %s; the outcome of the request is unknown: repeat the command",
                             clnt_sperrno(state));
     }
 }
 
-enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
-                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
-                                struct vaainas_failure *failure)
+enum vaainas_error session_call(struct connection *connection, unsigned long procedure, xdrproc_t encode, const void *arguments,
+                                xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure)
 {
     const struct timeval timeout = {.tv_sec = CALL_SECONDS};
-    bool had_connection = connection->client != NULL;
 
-    for (;;) {
-        if (connection->client == NULL && !connection_connect_to(connection, failure))
-            return failure->error;
-        enum clnt_stat state =
-            clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
-        if (state == RPC_SUCCESS)
-            return VAAINAS_OK;
-        xdr_free(decode, results); /* partly decoded: the next response must not be decoded into its strings and lists */
-        memset(results, 0, size);
-        enum vaainas_error error = connection_error_of_state(state, failure);
-        if (error != VAAINAS_UNREACHABLE)
-            return error;
+    if (connection->client == NULL && !connection_connect_to(connection, failure))
+        return failure->error;
+    enum clnt_stat state =
+        clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
+    if (state == RPC_SUCCESS)
+        return VAAINAS_OK;
+    xdr_free(decode, results); /* partly decoded */
+    memset(results, 0, size);
+    enum vaainas_error error = connection_error_of_state(state, failure);
+    if (error == VAAINAS_UNREACHABLE)
         session_disconnect(connection); /* the next call connects again */
-        if (repetition == ONCE || !had_connection || state == RPC_TIMEDOUT)
-            return error;
-        /* The connection broke after the last call, for instance by a restart of the server: repeat once. */
-        had_connection = false;
-    }
+    return error;
 }

@@ -63,17 +63,24 @@ static fhandle3 nfs_from_handle(const struct handle *handle)
     return (fhandle3){.fhandle3_len = handle->length, .fhandle3_val = (char *)(uintptr_t)handle->bytes};
 }
 
+static enum vaainas_error nfs_fail(struct vaainas_failure *failure, uint32_t status, const char *name)
+{
+    const enum vaainas_error error = session_error_of_nfs(status);
+
+    return session_fail(failure, error, "%s: %s%s", name, vaainas_error_name(error),
+                        error == VAAINAS_STALE ? ": repeat the command" : "");
+}
+
 static enum vaainas_error nfs_lookup(struct vaainas_session *session, const struct handle *directory, const char *name,
                                      struct handle *object, bool *is_directory, uint32_t *mode, struct vaainas_failure *failure)
 {
     diropargs3 arguments = {.dir = nfs_from_handle(directory), .name = (char *)(uintptr_t)name};
     LOOKUP3res result = {0};
-    enum vaainas_error error = session_call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments,
+    enum vaainas_error error = session_call(&session->nfs, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments,
                                             (xdrproc_t)xdr_LOOKUP3res, &result, sizeof(result), failure);
 
     if (error == VAAINAS_OK && result.status != 0)
-        error = session_fail(failure, session_error_of_nfs(result.status), "%s: %s", name,
-                             vaainas_error_name(session_error_of_nfs(result.status)));
+        error = nfs_fail(failure, result.status, name);
     if (error == VAAINAS_OK) {
         const post_op_attr *attributes = &result.LOOKUP3res_u.resok.obj_attributes;
         nfs_to_handle(&result.LOOKUP3res_u.resok.object, object);
@@ -125,17 +132,16 @@ static diropargs3 nfs_place(const struct handle *directory, const char *name)
     return (diropargs3){.dir = nfs_from_handle(directory), .name = (char *)(uintptr_t)name};
 }
 
-/* A procedure whose results are not used, only its status. Never repeated: the server may have executed it. */
+/* A procedure whose results are not used, only its status. */
 static enum vaainas_error nfs_change(struct vaainas_session *session, unsigned long procedure, xdrproc_t encode,
                                      const void *arguments, const char *name, struct vaainas_failure *failure)
 {
     status_only result = {0};
-    enum vaainas_error error = session_call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only,
-                                            &result, sizeof(result), failure);
+    enum vaainas_error error = session_call(&session->nfs, procedure, encode, arguments, (xdrproc_t)xdr_status_only, &result,
+                                            sizeof(result), failure);
 
     if (error == VAAINAS_OK && result.status != 0)
-        error = session_fail(failure, session_error_of_nfs(result.status), "%s: %s", name,
-                             vaainas_error_name(session_error_of_nfs(result.status)));
+        error = nfs_fail(failure, result.status, name);
     return error;
 }
 

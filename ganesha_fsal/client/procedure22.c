@@ -48,23 +48,24 @@ static enum vaainas_error client_error_of_result(const struct procedure22_result
     }
 }
 
-/* A repeated clone by name would get EXISTS for its own file: every other call may be repeated. */
 static enum vaainas_error client_exchange(struct vaainas_session *session, struct procedure22_request *request,
-                                          enum repetition repetition, struct procedure22_result *result,
-                                          struct vaainas_failure *failure)
+                                          struct procedure22_result *result, struct vaainas_failure *failure)
 {
     uint8_t answer[PROCEDURE22_ENCODED_RESULT_SIZE];
     struct encoded encoded;
 
     request->version = PROCEDURE22_VERSION;
     encoded.length = procedure22_encode_request(request, encoded.bytes);
-    enum vaainas_error error = session_call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)client_xdr_encoded,
-                                            &encoded, (xdrproc_t)client_xdr_answer, answer, sizeof(answer), failure);
+    enum vaainas_error error = session_call(&session->nfs, PROCEDURE22_NUMBER, (xdrproc_t)client_xdr_encoded, &encoded,
+                                            (xdrproc_t)client_xdr_answer, answer, sizeof(answer), failure);
     if (error != VAAINAS_OK)
         return error;
     if (!procedure22_decode_result(answer, sizeof(answer), result))
         return session_fail(failure, VAAINAS_PROTOCOL, "the server's answer is not one of procedure 22");
     error = client_error_of_result(result);
+    /* The server may find the name's old file in its cache, and learn only now that it was replaced. */
+    if (error == VAAINAS_STALE)
+        return session_fail(failure, error, "the file was removed or replaced meanwhile: repeat the command");
     return error == VAAINAS_OK ? error : session_fail(failure, error, "the server answered %s", vaainas_error_name(error));
 }
 
@@ -75,7 +76,7 @@ static enum vaainas_error client_command(struct vaainas_session *session, enum p
     struct procedure22_request request = {.kind = PROCEDURE22_OTHER, .command = number};
 
     client_to_wire(handle, &request.destination);
-    return client_exchange(session, &request, REPEATABLE, result, failure);
+    return client_exchange(session, &request, result, failure);
 }
 
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
@@ -184,7 +185,7 @@ static enum vaainas_error client_poll_until_done(struct vaainas_session *session
 }
 
 enum vaainas_error session_clone(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                 const struct resolved *source, const struct resolved *destination, uint64_t *done, bool *begun,
+                                 const struct resolved *source, const struct resolved *destination, uint64_t *done,
                                  struct vaainas_failure *failure)
 {
     struct procedure22_request request = {.kind = PROCEDURE22_NEED_SOURCE, .command = PROCEDURE22_CLONE_FILE};
@@ -203,8 +204,7 @@ enum vaainas_error session_clone(struct vaainas_session *session, const struct v
     }
     client_to_wire(&way.handle, &request.destination);
     client_to_wire(&source->object, &request.source);
-    error = client_exchange(session, &request, clone->fast ? ONCE : REPEATABLE, &answer, failure);
-    *begun = error == VAAINAS_OK;
+    error = client_exchange(session, &request, &answer, failure);
     if (error == VAAINAS_OK) {
         *done = answer.clone_offset;
         if (answer.clone_flag != PROCEDURE22_COMPLETE && clone->fast) /* no handle to poll with */

@@ -50,18 +50,13 @@ static enum vaainas_error requests_find_file(struct vaainas_session *session, co
     return error;
 }
 
-/*
- * A server may find a name's file in its cache, and learn only later that the file was replaced (NFS3ERR_STALE, RFC 1813 2.6). A second walk finds the
- * new file. A clone that the server has started is never started again.
- */
-#define WALKS 2u
-
-static enum vaainas_error requests_clone_resolved(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                                 uint64_t *done, bool *begun, struct vaainas_failure *failure)
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done,
+                                      struct vaainas_failure *failure)
 {
     struct resolved source, destination;
     enum vaainas_error error = requests_find_file(session, clone->source, &source, failure);
 
+    *done = 0;
     if (error == VAAINAS_OK)
         error = session_resolve(session, clone->destination, &destination, failure);
     if (error != VAAINAS_OK)
@@ -74,44 +69,22 @@ static enum vaainas_error requests_clone_resolved(struct vaainas_session *sessio
                             clone->destination);
     if (destination.exists)
         return session_fail(failure, VAAINAS_EXISTS, "%s exists; nothing was changed", clone->destination);
-    return session_clone(session, clone, &source, &destination, done, begun, failure);
-}
-
-enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done,
-                                      struct vaainas_failure *failure)
-{
-    enum vaainas_error error = VAAINAS_STALE;
-    bool begun = false;
-
-    *done = 0;
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
-        error = requests_clone_resolved(session, clone, done, &begun, failure);
-    return error;
+    return session_clone(session, clone, &source, &destination, done, failure);
 }
 
 enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
                                 struct vaainas_failure *failure)
 {
-    enum vaainas_error error = VAAINAS_STALE;
     struct resolved resolved;
+    enum vaainas_error error = requests_find_file(session, path, &resolved, failure);
 
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = requests_find_file(session, path, &resolved, failure);
-        if (error == VAAINAS_OK)
-            error = session_get_statistics(session, &resolved.object, statistics, failure);
-    }
-    return error;
+    return error != VAAINAS_OK ? error : session_get_statistics(session, &resolved.object, statistics, failure);
 }
 
 enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_failure *failure)
 {
-    enum vaainas_error error = VAAINAS_STALE;
     struct resolved resolved;
+    enum vaainas_error error = requests_find_file(session, path, &resolved, failure);
 
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = requests_find_file(session, path, &resolved, failure);
-        if (error == VAAINAS_OK)
-            error = session_reserve(session, &resolved.object, failure);
-    }
-    return error;
+    return error != VAAINAS_OK ? error : session_reserve(session, &resolved.object, failure);
 }

@@ -34,7 +34,7 @@ static enum vaainas_error session_mount_export(const struct vaainas_server *serv
     char *argument = (char *)(uintptr_t)path;
     mountres3 result = {0};
 
-    enum vaainas_error error = session_call(&connection, REPEATABLE, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument,
+    enum vaainas_error error = session_call(&connection, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument,
                                             (xdrproc_t)xdr_mountres3, &result, sizeof(result), failure);
     if (error == VAAINAS_OK && result.fhs_status != 0) /* mountstat3 has the numbers of nfsstat3 */
         error = session_fail(failure, session_error_of_nfs(result.fhs_status),
@@ -64,8 +64,8 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
     strcpy(session->host, server->host);
     session->nfs = (struct connection){session->host, server->nfs_port, NFS_PROGRAM, NFS_V3, NULL};
     if (session_mount_export(server, &session->root, failure) != VAAINAS_OK ||
-        session_call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0,
-                     failure) != VAAINAS_OK)
+        session_call(&session->nfs, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0, failure) !=
+            VAAINAS_OK)
         goto failed;
     const enum vaainas_error error = vaainas_supported(session, &capabilities, failure);
     if (error == VAAINAS_OK)

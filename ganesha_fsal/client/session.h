@@ -43,9 +43,8 @@ struct resolved {
 };
 
 /* Procedure 22. Paths are checked and resolved; `failure` is set where the result is not VAAINAS_OK. */
-/* *begun: set once the server has started the clone. */
 enum vaainas_error session_clone(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                 const struct resolved *source, const struct resolved *destination, uint64_t *done, bool *begun,
+                                 const struct resolved *source, const struct resolved *destination, uint64_t *done,
                                  struct vaainas_failure *failure);
 enum vaainas_error session_get_statistics(struct vaainas_session *session, const struct handle *file,
                                           struct vaainas_statistics *statistics, struct vaainas_failure *failure);
@@ -55,16 +54,12 @@ enum vaainas_error session_reserve(struct vaainas_session *session, const struct
 enum vaainas_error session_fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether a call may be repeated over a new connection although the server may have executed it. */
-enum repetition { ONCE, REPEATABLE };
-
 /*
- * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, also after an error: UNREACHABLE, NO_SERVICE, ACCESS or
+ * One RPC, with the caller's credentials, never repeated. `results` are `size` bytes of zeroes, also after an error: UNREACHABLE, NO_SERVICE, ACCESS or
  * PROTOCOL.
  */
-enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
-                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
-                                struct vaainas_failure *failure);
+enum vaainas_error session_call(struct connection *connection, unsigned long procedure, xdrproc_t encode, const void *arguments,
+                                xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure);
 
 /* Allowed for a program that is not connected. */
 void session_disconnect(struct connection *connection);

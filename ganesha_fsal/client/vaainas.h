@@ -3,7 +3,7 @@
  * Requests of VAAI-NAS to the server of an NFS datastore, by NFSv3 procedure 22.
  *
  * One session serves one export of one server. Paths are relative to the export ("vm1/disk.vmdk"), without "." and "..".
- * `failure` is set by each function that fails. The next call repairs a broken connection.
+ * `failure` is set by each function that fails. If the connection breaks, the call fails, and the next call connects again.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum vaainas_error {
     VAAINAS_NOT_FOUND,
     VAAINAS_ACCESS, /* the export, the host's address or the file's permissions refuse the caller */
     VAAINAS_BAD_HANDLE,
-    VAAINAS_STALE, /* the file or its export was removed */
+    VAAINAS_STALE, /* the file or its export was removed or replaced: try again */
     VAAINAS_EXISTS,
     VAAINAS_NOT_DIRECTORY,
     VAAINAS_IS_DIRECTORY,
@@ -30,7 +30,7 @@ enum vaainas_error {
     VAAINAS_NOT_SUPPORTED,
     VAAINAS_INPUT_OUTPUT,
     VAAINAS_FAULT,       /* of the server: see its log */
-    VAAINAS_UNREACHABLE, /* no connection, or it broke */
+    VAAINAS_UNREACHABLE, /* no connection, or it broke: try again */
     VAAINAS_NO_SERVICE,  /* the server does not serve procedure 22 */
     VAAINAS_PROTOCOL,    /* a malformed response */
     VAAINAS_NO_MEMORY,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from support.onc_rpc import Reader
 
 Answer = Callable[[int, int], bytes | None]
-"""Results by program and procedure. None: the connection breaks in the middle of `half`."""
+"""Results by program and procedure. None: the connection breaks within them."""
 
 
 def _call(connection: socket.socket) -> tuple[int, int, int] | None:
@@ -35,8 +35,8 @@ def _call(connection: socket.socket) -> tuple[int, int, int] | None:
 
 
 @contextlib.contextmanager
-def serving(answer: Answer, half: bytes) -> Iterator[int]:
-    """Port of the server. Without an answer, the results begin with `half`, and the connection ends within them."""
+def serving(answer: Answer) -> Iterator[int]:
+    """Port of the server."""
 
     def serve(connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def serving(answer: Answer, half: bytes) -> Iterator[int]:
                 transaction, program, procedure = call
                 results = answer(program, procedure)
                 head = struct.pack(">6I", transaction, 1, 0, 0, 0, 0)
-                body = head + (half if results is None else results)
+                body = head + (results or b"")
                 claimed = len(body) + (1000 if results is None else 0)
                 connection.sendall(struct.pack(">I", 0x80000000 | claimed) + body)
                 if results is None:

@@ -110,47 +110,11 @@ def result(status: int, *, size: int = 0, unique: int = 0, flag: int = 0, as_of:
     return struct.pack(">I", status) + opaque(struct.pack("<QIi8Q", 1, 3, 0, size, size, unique, 0, flag, size, as_of, exact))
 
 
-REPLACED, OF_FILE = result(NFS3ERR_STALE), result(0, size=4096)
+REPLACED = result(NFS3ERR_STALE)
 RUNNING, COMPLETE = result(0, size=4096, flag=1), result(0, size=4096, flag=2)
 MOUNTED = struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 1, 1)
 SUPPORTED = 3
 """Calls of procedure 22 at the start of a session."""
-
-
-@pytest.mark.parametrize(
-    ("words", "answers", "lookups", "code"),
-    [
-        (["stat", "disk"], [REPLACED, OF_FILE], 2, 0),
-        (["stat", "disk"], [REPLACED, REPLACED], 2, 1),
-        (["fast-clone", "disk", "copy"], [REPLACED, COMPLETE], 4, 0),
-        (["fast-clone", "disk", "copy"], [REPLACED, REPLACED], 4, 1),
-        (["clone", "disk", "copy"], [RUNNING, REPLACED], 3, 1),
-    ],
-    ids=["replaced", "always", "replaced, cloned", "always, cloned", "a clone that was taken is not begun again"],
-)
-def test_a_replaced_file_gets_another_lookup(words: list[str], answers: list[bytes], lookups: int, code: int) -> None:
-    seen: list[int] = []
-    requests: list[int] = []
-
-    def answer(program: int, procedure: int) -> bytes | None:
-        if program != NFS_PROGRAM:
-            return MOUNTED if procedure == 1 else b""
-        if procedure == PROCEDURE22:
-            requests.append(procedure)
-            return answers[min(len(requests) - SUPPORTED, len(answers)) - 1] if len(requests) > SUPPORTED else result(0)
-        if procedure == NFSPROC3_LOOKUP:
-            seen.append(procedure)
-            missing = words[0] != "stat" and len(seen) % 2 == 0
-            return (
-                struct.pack(">I", 2)
-                if missing
-                else struct.pack(">I", 0) + opaque(bytes([len(seen)]) * 8) + struct.pack(">II", 0, 0)
-            )
-        return struct.pack(">I", 0)
-
-    with serving(answer, b"") as port:
-        finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), words[0], "127.0.0.1:/one", *words[1:])
-    assert (len(seen), len(requests) - SUPPORTED, finished.returncode) == (lookups, len(answers), code), finished.stderr
 
 
 def test_an_interrupted_command_begins_no_other_clone() -> None:
@@ -173,7 +137,7 @@ def test_an_interrupted_command_begins_no_other_clone() -> None:
             return COMPLETE if len(requests) > SUPPORTED else result(0)
         return b""
 
-    with serving(answer, b"") as port:
+    with serving(answer) as port:
         ports = ("--nfs-port", str(port), "--mount-port", str(port))
         words = [str(COMMAND), *ports, "fast-clone", "127.0.0.1:/one", "disk", "first", "second", "third"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -183,21 +147,45 @@ def test_an_interrupted_command_begins_no_other_clone() -> None:
     assert "second and later destinations were not cloned (cancelled)" in failed
 
 
-@pytest.mark.parametrize(("breaks", "code"), [(1, 0), (2, 10)], ids=["once", "again"])
-def test_a_broken_connection_is_repaired_once(breaks: int, code: int) -> None:
-    looked_up: list[int] = []
+@pytest.mark.parametrize(("answered", "code"), [(REPLACED, 1), (None, 10)], ids=["stale", "broken"])
+def test_a_replaced_file_and_a_broken_connection_fail_the_command(answered: bytes | None, code: int) -> None:
+    requests: list[int] = []
 
     def answer(program: int, procedure: int) -> bytes | None:
         if program != NFS_PROGRAM:
             return MOUNTED if procedure == 1 else b""
         if procedure == NFSPROC3_LOOKUP:
-            looked_up.append(procedure)
-            return None if len(looked_up) <= breaks else struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 0, 0)
-        return OF_FILE if procedure == PROCEDURE22 else b""
+            return struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 0, 0)
+        requests.append(procedure)
+        return answered if requests.count(PROCEDURE22) > SUPPORTED else result(0)
 
-    with serving(answer, b"") as port:
+    with serving(answer) as port:
         finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "stat", "127.0.0.1:/one", "disk")
-    assert (len(looked_up), finished.returncode) == (2, code), finished.stderr
+    assert (requests.count(PROCEDURE22) - SUPPORTED, finished.returncode) == (1, code), finished.stderr
+    assert "repeat the command" in finished.stderr
+
+
+def test_a_running_clone_is_polled_over_a_new_connection() -> None:
+    """The first poll gets no answer."""
+    lookups: list[int] = []
+    requests: list[int] = []
+    answers = [RUNNING, None, COMPLETE]
+
+    def answer(program: int, procedure: int) -> bytes | None:
+        if program != NFS_PROGRAM:
+            return MOUNTED if procedure == 1 else b""
+        if procedure == NFSPROC3_LOOKUP:
+            lookups.append(procedure)
+            missing = len(lookups) == 2  # the destination
+            return struct.pack(">I", 2) if missing else struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 0, 0)
+        if procedure == PROCEDURE22:
+            requests.append(procedure)
+            return result(0) if len(requests) <= SUPPORTED else answers[len(requests) - SUPPORTED - 1]
+        return struct.pack(">I", 0)
+
+    with serving(answer) as port:
+        finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "clone", "127.0.0.1:/one", "disk", "copy")
+    assert (len(requests) - SUPPORTED, finished.returncode, finished.stdout) == (3, 0, "done: 4096 bytes\n"), finished.stderr
 
 
 @pytest.mark.parametrize(("exact", "says"), [(True, "unique: 77"), (False, "unique: at most 77")])
@@ -209,7 +197,7 @@ def test_statistics_say_whether_they_are_exact_and_of_when(exact: bool, says: st
             return struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 0, 0)
         return result(0, size=4096, unique=77, as_of=1_000_000_000, exact=exact) if procedure == PROCEDURE22 else b""
 
-    with serving(answer, b"") as port:
+    with serving(answer) as port:
         finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "stat", "127.0.0.1:/one", "disk")
     assert finished.stdout.splitlines() == ["total: 4096", "allocated: 4096", says, "reserved: 0", "as of: 2001-09-09T01:46:40Z"]
 
