@@ -12,7 +12,8 @@ mountpoint, and may be mounted over the original. So the mount at the path, one 
 export's file, with the GUID in the file.
 
 The owner of a file decides what is exported. So FROM and its files must belong to the caller (root), be writable by no other
-user, and have exactly the lines that the appliance writes (Export.block of appliance/dataplane/ganesha.py).
+user, and name one dataset, one GUID and one path. All else in them is the appliance's alone: after an upgrade the files of the
+previous version must be exported, as the appliance may be down.
 
 zfs(8) may hang in the kernel, where no signal ends it. So one runs for each pool, all at once, and all together for SECONDS
 at most. The appliance adds the missing exports when their pools answer.
@@ -37,23 +38,9 @@ PIPE_BYTES = 1 << 20
 """Room for the answer for some 4,000 datasets, so that zfs can end before it is read."""
 GUID = re.compile(r"^([^\t\n]+)\t([0-9]+)$", re.MULTILINE)
 UNUSABLE = ("SUSPENDED", "UNAVAIL", "FAULTED")
-EXPORT = re.compile(
-    r"""EXPORT {
-  # dataset (?P<dataset>[^\n]+)
-  # guid (?P<guid>[0-9]+)
-  Export_Id = [0-9]+;
-  Path = "(?P<path>[^"\\\n]*)";
-  Pseudo = "[^"\\\n]*";
-  Protocols = 3, 4;
-  Transports = TCP;
-  SecType = sys;
-  Access_Type = None;
-  Squash = No_Root_Squash;
-(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = RW; Squash = No_Root_Squash; Protocols = 3, 4; }
-)?  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
-}
-"""
-)
+DATASET = re.compile(r"^ *# dataset (.+)$", re.MULTILINE)
+GUID_OF_EXPORT = re.compile(r"^ *# guid ([0-9]+)$", re.MULTILINE)
+PATH = re.compile(r'\bPath\s*=\s*"?([^"\\;\n]*)', re.IGNORECASE)  # ganesha ignores the case
 
 
 class Export:
@@ -104,15 +91,16 @@ def mounts() -> dict[str, str]:
 def mounted(file: Path, below: str, sources: Mapping[str, str]) -> Export:
     """The export in a file. Raises Refused, also if its dataset is not mounted at its path."""
     text = read(file)
-    if not (fields := EXPORT.fullmatch(text)):
-        raise Refused(f"{file} is not as the appliance writes it, and not exported")
-    export = Export(file, text, fields["dataset"], fields["guid"])
+    fields = [pattern.findall(text) for pattern in (DATASET, GUID_OF_EXPORT, PATH)]
+    if any(len(values) != 1 for values in fields):
+        raise Refused(f"{file} does not have one dataset, one GUID and one path, and is not exported")
+    (dataset,), (guid,), (path,) = fields
+    export = Export(file, text, dataset, guid)
     state = ""
     with contextlib.suppress(OSError):  # the pool is not imported
         state = (POOL_STATES / export.pool / "state").read_text().strip()
     if state in UNUSABLE:
         raise Refused(f"{file}: the pool of {export.dataset} is {state}, and it is not exported")
-    path = fields["path"]
     if sources.get(path) != export.dataset or path.rpartition("/")[0] != below:
         raise Refused(f"{file}: {export.dataset} is not mounted at {path}, and not exported")
     return export
