@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each source file names its licence in an SPDX line at its top, as docs/licences.md has it.
 
-usage: spdx.py [--fix]     --fix adds the missing lines
+usage: spdx.py
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-COMMENT = {
-    ".c": "/* {} */", ".h": "/* {} */", ".x": "/* {} */", ".css": "/* {} */",
-    ".rs": "// {}", ".ts": "// {}", ".tsx": "// {}", ".js": "// {}",
-    ".py": "# {}", ".sh": "# {}",
-}  # fmt: skip
+SOURCES = {".c", ".h", ".x", ".css", ".rs", ".ts", ".tsx", ".js", ".py", ".sh"}
 SKIPPED = {".cache", ".demo", ".git", "__pycache__", "node_modules", ".mypy_cache"}
 BUILD = REPOSITORY / "zvol_target" / "target"
 APACHE, LGPL, GPL = "Apache-2.0", "LGPL-3.0-or-later", "GPL-2.0-only"
@@ -35,20 +31,12 @@ def licence(name: str) -> str:
     return APACHE if library or name.endswith(".x") else LGPL
 
 
-def comment_of(path: Path) -> str | None:
-    """Comment syntax of a file; None for a file that is not source."""
-    if comment := COMMENT.get(path.suffix):
-        return comment
+def is_source(path: Path) -> bool:
+    """By the suffix, or by an interpreter in the first line."""
     if path.suffix:
-        return None
+        return path.suffix in SOURCES
     with path.open("rb") as file:
-        return "# {}" if file.read(2) == b"#!" else None
-
-
-def with_line(text: str, line: str) -> str:
-    """The text with the line at its top, below an interpreter's name."""
-    first, _, rest = text.partition("\n")
-    return f"{first}\n{line}\n{rest}" if first.startswith("#!") else f"{line}\n{text}"
+        return file.read(2) == b"#!"
 
 
 def files() -> Iterator[Path]:
@@ -58,35 +46,17 @@ def files() -> Iterator[Path]:
         yield from (path for path in (folder / name for name in names) if path.is_file() and not path.is_symlink())
 
 
-def missing() -> list[tuple[str, str]]:
-    """Files without the right line: name and line."""
-    missing = []
-    for path in sorted(files()):
-        name = str(path.relative_to(REPOSITORY))
-        if comment := comment_of(path):
-            expected = f"{TAG} {licence(name)}"
-            top = [line.strip(" */#\n") for line in path.read_text().splitlines()[:LINES]]
-            if expected not in top:
-                missing.append((name, comment.format(expected)))
-    return missing
-
-
-def main(arguments: list[str]) -> int:
-    """Exit status: 1 if a line is missing and was not added, 2 for a wrong command line."""
-    if arguments not in ([], ["--fix"]):
-        print(__doc__, file=sys.stderr)
-        return 2
+def main() -> int:
+    """Prints each file without the right line. Exit status: 1 if there is one."""
     failed = 0
-    for name, line in missing():
-        path = REPOSITORY / name
-        text = path.read_text()
-        if not arguments or TAG in "".join(text.splitlines()[:LINES]):
-            print(f"{name}: its first {LINES} lines lack: {line}")
+    for path in sorted(filter(is_source, files())):
+        name = str(path.relative_to(REPOSITORY))
+        expected = f"{TAG} {licence(name)}"
+        if expected not in [line.strip(" */#\n") for line in path.read_text().splitlines()[:LINES]]:
+            print(f"{name}: its first {LINES} lines lack: {expected}")
             failed = 1
-        else:
-            path.write_text(with_line(text, line))
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licence lines of files: text and position."""
+"""Licences of files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,3 @@ import spdx
 )
 def test_the_path_decides(name: str, licence: str) -> None:
     assert spdx.licence(name) == licence
-
-
-def test_the_line_follows_the_interpreter() -> None:
-    assert spdx.with_line("#!/bin/sh\necho\n", "# x") == "#!/bin/sh\n# x\necho\n"
-    assert spdx.with_line('"""Doc."""\n', "# x") == '# x\n"""Doc."""\n'
-
-
-def test_unknown_options_are_refused() -> None:
-    assert spdx.main(["--nonsense"]) == 2
