@@ -3,7 +3,7 @@
 """Hands events about the health of pools to the appliance's worker. Installed in /etc/zfs/zed.d, where zed(8) finds it.
 
 Without it the worker sees the state of pools every minute, and no single events. While the worker is away an event is lost;
-what it has changed is seen in the state of the pool. A file `zvaai-socket` next to it names another socket than the usual one.
+what it has changed is seen in the state of the pool.
 """
 
 import os
@@ -14,7 +14,6 @@ if os.environ.get("ZEVENT_CLASS", "").rpartition(".")[2] in ("history_event", "c
     sys.exit()
 
 import json  # noqa: E402
-import pathlib  # noqa: E402
 import socket  # noqa: E402
 
 SOCKET = "/run/zvaai/worker.sock"
@@ -27,12 +26,10 @@ def main() -> int:
     event = {name: os.environ.get(variable, "")[:1024] for name, variable in FIELDS.items()}
     number = os.environ.get("ZEVENT_EID", "")
     fields = {**event, "eid": int(number) if number.isdecimal() else 0}
-    other = pathlib.Path(__file__).with_name("zvaai-socket")
-    path = other.read_text().strip() if other.exists() else SOCKET
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(SECONDS)
-            connection.connect(path)
+            connection.connect(SOCKET)
             connection.sendall(json.dumps({"method": "zfs_event", "params": fields}).encode() + b"\n")
             return 0 if b'"result"' in connection.recv(65536) else 1
     except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ DEVICES = ("/dev/shm/events0", "/dev/shm/events1")
 POOL = "events"
 HELPER = Path("/run/zvaai-helper-events.sock")
 ZEDLET = REPOSITORY / "packaging/zed/all-zvaai.py"
+WORKER = "/run/zvaai/worker.sock"
 
 
 @contextlib.contextmanager
@@ -32,9 +32,10 @@ def zed(directory: Path, socket: Path) -> Iterator[None]:
     run("zpool", "events", "-c")
     folder = directory / "zed.d"
     folder.mkdir(mode=0o755)
-    shutil.copy(ZEDLET, folder)
+    text = ZEDLET.read_text()
+    assert WORKER in text
+    (folder / ZEDLET.name).write_text(text.replace(WORKER, str(socket)))
     (folder / ZEDLET.name).chmod(0o755)
-    (folder / "zvaai-socket").write_text(str(socket))
     words = ["/usr/sbin/zed", "-F", "-d", str(folder), "-p", str(directory / "zed.pid"), "-s", str(directory / "zed.state")]
     with (directory / "zed.log").open("wb") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log)
