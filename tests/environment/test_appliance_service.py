@@ -24,7 +24,7 @@ from support.units import SYSTEMD, allowed, analyze, called
 from appliance.config import Configuration
 
 SERVICES = ("worker", "api", "frontend")
-EXPOSURE_MAX = {"worker": 16, "api": 4, "frontend": 13}
+EXPOSURE_MAX = {"worker": 13, "api": 2, "frontend": 11}
 """Tenths, as systemd-analyze counts: the worker sends webhooks, the frontend has the network, the API process has neither."""
 REFUSED = {"setgroups"}
 """gunicorn calls this to drop groups; it continues after EPERM, which is the unit's answer."""

@@ -166,7 +166,6 @@ def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path])
     assert "exit code" in refused["update"] and "zvaai" not in refused["resolve"].partition("E: ")[0], refused
 
 
-EXPOSURE_MAX = {"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
 ENABLED = {
     *("zvaai-frontend.service", "zvaai-frontend-restart.timer", "zvaai-frontend-reload.path"),
     *("zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
@@ -184,9 +183,6 @@ def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
         "/etc/zvaai/exports.d root 755", "/run/zvaai-target zvaai-target 710", "/run/zvaai-helper root 755",
     ]  # fmt: skip
     assert printed["verify"] == ""
-    for name, most in EXPOSURE_MAX.items():
-        exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", printed[f"security {name}"])
-        assert exposure and float(exposure[1]) <= most, printed[f"security {name}"]
     assert {Path(line).name for line in printed["enabled"].splitlines()} >= ENABLED
     for serving in ("nginx-with-files", "nginx-with-a-site"):
         assert re.search(r"(?s)^enabled\n.*S\d\dnginx", printed[serving]), f"{serving} does not serve any more"
