@@ -32,6 +32,8 @@ from guest import CACHE, HOST_ADDRESS, REPOSITORY, ZVOL_CLONE, Disk, Forward, Gu
 
 STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolute()
 POOL_FILE = STATE / "pool.img"
+POOL = "zvaai-demo-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:8]
+"""Different disks have different pool names."""
 POOL_BYTES = 8 << 30
 TARGET = CACHE / "target/zvaai-target"
 FSAL = CACHE / "ganesha_fsal/fsal/libfsalzvaai.so"
@@ -103,13 +105,10 @@ def free_ports() -> Ports:
 
 
 def serve_command(device: str, listen: str, advertise: str, console: str) -> list[str]:
-    """The command that serves, on the host or in the guest, in a separate mount namespace. Different disks have different pool
-    names.
-    """
-    pool = "zvaai-demo-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:8]
+    """The command that serves, on the host or in the guest, in a separate mount namespace."""
     return [
         *("unshare", "--mount", "--propagation", "private"),
-        *("python3", str(SERVE), "--pool", pool, "--device", device, "--state", str(STATE), "--target", str(TARGET)),
+        *("python3", str(SERVE), "--pool", POOL, "--device", device, "--state", str(STATE), "--target", str(TARGET)),
         *("--listen", listen, "--advertise", advertise, "--iqn", IQN),
         *("--fsal", str(FSAL), "--ganesha-library", str(GANESHA_LIBRARY)),
         *("--appliance", str(APPLIANCE), "--console", console),
@@ -147,6 +146,7 @@ def on_host(ports: Ports) -> Iterator[Running]:
     """Serves with this host's own OpenZFS module."""
     with POOL_FILE.open("ab") as file:
         file.truncate(max(POOL_BYTES, file.tell()))
+    (STATE / "pool").write_text(POOL)  # for `make demo-reset`
     address = f"127.0.0.1:{ports.iscsi}"
     private_network = ("--nfs-private-network", *map(str, ports.of_nfs))
     # In a separate session, so that Ctrl-C reaches it once, through this process. It also ends when this process is killed.
