@@ -67,15 +67,15 @@ def of_control() -> dict[str, bytes]:
         return line(method, export=1, job=0).replace(b'"job": 0', b'"job": @')
 
     return {
-        "statistics": sequence(line("statistics.get"), line("statistics.get", x=1)),
+        "statistics": sequence(line("service.get"), line("statistics.get"), line("statistics.get", x=1)),
         "list": sequence(line("files.list", export=1), line("files.list", export=1, after="a", limit=5)),
         "space": sequence(
-            line("space.get", export=1), line("space.get", export=1, refresh=True), line("space.get", export=2, refresh=1)
+            line("space.get", export=1), line("space.shared", export=1, restart=True), line("space.shared", export=2, restart=1)
         ),
         "file": sequence(line("file.statistics", export=1, path="30"), line("file.statistics", export=1, path="vm1")),
         "clone": sequence(clone("30", "vm1/new.vmdk"), about("job.get"), about("job.cancel"), about("job.get")),
         "repeat": sequence(clone("30", "new", fast=True), clone("30", "new", fast=True), clone("31", "new")),
-        "dry": sequence(clone("30", "new", dry_run=True), clone("30", "vm1")),
+        "folder": sequence(clone("30", "vm1")),
         "paths": sequence(clone("../30", "/new"), clone("30", "vm1/../../new"), clone("30//1", "vm1/")),
         "none": sequence(b"", b"{", b"[]", b'{"jsonrpc":"2.0"}'),
     }
