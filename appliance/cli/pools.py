@@ -194,7 +194,10 @@ def replace_device(
 def change_device(
     run: Run, name: str, device: str, action: Annotated[str, typer.Argument(help="offline, online or clear")], wait: Wait = False
 ) -> None:
-    """Take a device offline or online, or clear its errors."""
+    """Take a device offline or online, or clear its errors.
+
+    If the pool is suspended, `clear` clears the errors of all its devices and resumes the pool.
+    """
     run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
 
 

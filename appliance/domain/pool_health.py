@@ -60,17 +60,18 @@ def command(of_the_system: bool) -> str:
 
 def _of(pool: Pool, now: float) -> Iterator[Finding]:
     named, tool = quote(pool.name), command(pool.of_the_system)
+    suspended = pool.health == Health.SUSPENDED  # it refuses `online` and `replace`
     for device in pool.devices():
         path = device.path or device.was or device.name
         name, key = f"{path} of pool {pool.name}", f"{pool.guid}:{device.guid}"
         if device.health not in FINE:
             auxiliary = device.role in (Role.CACHE, Role.SPARE)
             severity = "critical" if device.health in _LOST and not auxiliary else "warning"
-            action = "clear" if device.health in (Health.FAULTED, Health.DEGRADED) else "online"  # `zpool online` changes neither
-            remedy = (
-                f"Reconnect the disk and run: {_of_device(pool, path, action)}. "
-                f"Or replace it: {tool} replace {named} {path} NEW_DISK"
-            )
+            # `zpool online` changes no device that is FAULTED or DEGRADED.
+            action = "clear" if suspended or device.health in (Health.FAULTED, Health.DEGRADED) else "online"
+            remedy = f"Reconnect the disk and run: {_of_device(pool, path, action)}"
+            if not suspended:
+                remedy += f". Or replace it: {tool} replace {named} {path} NEW_DISK"
             if auxiliary:  # OpenZFS replaces none
                 add = "add" if pool.of_the_system else "extend"
                 remedy = f"Remove it: {tool} remove {named} {path}. Then add another: {tool} {add} {named} {device.role} NEW_DISK"
@@ -98,7 +99,9 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
 
 def _of_device(pool: Pool, path: str, action: str) -> str:
     named = quote(pool.name)
-    return f"zpool {action} {named} {path}" if pool.of_the_system else f"zvaai pool device {named} {path} {action}"
+    if pool.of_the_system:  # for a device alone, zpool does not resume a pool of several vdevs
+        return f"zpool {action} {named}" if pool.health == Health.SUSPENDED else f"zpool {action} {named} {path}"
+    return f"zvaai pool device {named} {path} {action}"
 
 
 def scans(pools: Iterable[Pool], now: float) -> list[Finding]:

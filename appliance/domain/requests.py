@@ -312,7 +312,7 @@ class AttachmentCreate(ReplacementCreate):
 
 
 class DeviceUpdate(OfPool):
-    """Action on a device of the pool, given by name or GUID."""
+    """Action on a device of the pool, given by name or GUID. `clear` resumes a suspended pool and clears all its devices."""
 
     device: Device
     action: Literal["offline", "online", "clear"]

@@ -139,7 +139,7 @@ def _new_device(pool: Pool, old: Vdev, request: requests.ReplacementCreate | req
 
 
 class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
-    """Takes a device offline or online, or clears its error counters."""
+    """Takes a device offline or online, or clears its error counters: in a suspended pool those of all devices."""
 
     kind, step = "pool.device", "changing the device"
 
@@ -161,7 +161,9 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
         elif plan.action == "online":
             context.engine.online(plan.pool, plan.device)
         else:
-            context.engine.clear(plan.pool, plan.device)
+            # OpenZFS suspends the pool again at the first other vdev that still has errors.
+            suspended = find_pool(context, plan.pool).health == Health.SUSPENDED
+            context.engine.clear(plan.pool, None if suspended else plan.device)
 
 
 class DetachDevice(PoolChange[requests.DetachmentCreate, DevicePlan]):

@@ -9,11 +9,11 @@ from support.programs import ProgramFailed, run, wait_for
 
 
 class Pool:
-    """A pool on one disk of the guest, destroyed at the end."""
+    """A pool of disks of the guest without redundancy, destroyed at the end."""
 
-    def __init__(self, name: str, disk: str) -> None:
-        self.name, self._disk = name, disk
-        run("zpool", "create", "-f", "-O", "mountpoint=none", "-O", "compression=lz4", name, disk)
+    def __init__(self, name: str, *disks: str) -> None:
+        self.name, self._disk = name, disks[0]
+        run("zpool", "create", "-f", "-O", "mountpoint=none", "-O", "compression=lz4", name, *disks)
 
     def create_volume(self, name: str, size_mib: int, **properties: str) -> Path:
         """Device node of a new thin zvol, after udev made it."""

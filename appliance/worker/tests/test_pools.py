@@ -98,6 +98,22 @@ def test_a_whole_disk_is_changed_by_its_name(appliance: Appliance) -> None:
         assert appliance.get("/pools/whole")["health"] == health
 
 
+def test_a_clear_of_any_device_resumes_a_suspended_pool(appliance: Appliance) -> None:
+    """The errors of another vdev would suspend it again."""
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "striped", "vdevs": [{"devices": [disk]} for disk in disks]})
+    for disk in disks:
+        appliance.simulator.fault_disk(disk, write=1)
+    assert appliance.simulator.pool("striped").health == Health.SUSPENDED
+    appliance.job("POST", "/pools/striped/device", {"device": disks[0], "action": "clear"})
+    assert appliance.simulator.pool("striped").health == Health.ONLINE
+    for disk in disks:
+        appliance.simulator.fault_disk(disk, checksum=1)
+    appliance.job("POST", "/pools/striped/device", {"device": disks[0], "action": "clear"})
+    errors = [device["checksum_errors"] for device in appliance.get("/pools/striped")["vdevs"]]
+    assert errors == [0, 1], "otherwise it clears this device only"
+
+
 def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
     """It has the path of the old one: the GUID decides, and no job succeeds without effect."""
     old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]

@@ -65,6 +65,16 @@ def test_devices_that_fail_and_return(appliance: Appliance) -> None:
     assert alerts(appliance, "pool")["device"] == "warning"
 
 
+@pytest.mark.parametrize("of_the_system", [False, True])
+def test_a_device_of_a_suspended_pool_needs_a_clear(of_the_system: bool, shared: Appliance) -> None:
+    """A suspended pool refuses `online` and `replace`."""
+    lost = Vdev(name="/dev/sdx", kind="disk", guid=5, health=Health.REMOVED, path="/dev/sdx", write_errors=3)
+    pool = replace(shared.simulator.pool("tank"), health=Health.SUSPENDED, vdevs=(lost,), of_the_system=of_the_system)
+    remedies = [f.remedy for f in pool_health.findings([pool], 3.0) if f.key.startswith(("pool:device:", "pool:errors:"))]
+    clear = "zpool clear tank" if of_the_system else "zvaai pool device tank /dev/sdx clear"
+    assert remedies == [f"Reconnect the disk and run: {clear}", f"Check the disk and its cables. Then run: {clear}"]
+
+
 def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
     """In the history of alerts: it needs no action, so none is open."""
     appliance.simulator.scrub_start("tank")

@@ -148,7 +148,7 @@ def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
 
 @pytest.fixture
 def removable_pool(tmp_path: Path) -> Iterator[RemovablePool]:
-    """A pool whose device can be removed."""
+    """A pool whose devices can be removed."""
     pool = RemovablePool(tmp_path)
     yield pool
     pool.destroy()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device of one pool fails. A Linux host with LUNs of it and of another pool continues with the other."""
+"""The devices of one pool fail. A Linux host with LUNs of it and of another pool continues with the other."""
 
 from __future__ import annotations
 

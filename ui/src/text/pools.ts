@@ -286,7 +286,7 @@ export const pools = {
   clear: {
     action: "Clear errors",
     title: (device: string) => `Clear the errors of ${device}?`,
-    lead: "Resets the error counters, and uses a degraded or faulted device again. Note the counters first: they show whether the device is failing.",
+    lead: "Resets the error counters, and uses a degraded or faulted device again. Note the counters first: they show whether the device is failing. If the pool is suspended, all its devices are cleared and the pool is resumed.",
     submit: "Clear",
   },
   disks: {

@@ -288,7 +288,7 @@ export const pools: Texts["pools"] = {
   clear: {
     action: "Fehler löschen",
     title: (device) => `Fehler von ${device} löschen?`,
-    lead: "Setzt die Fehlerzähler auf null und benutzt ein Gerät im Zustand DEGRADED oder FAULTED wieder. Notieren Sie die Zähler vorher: Diese zeigen, ob das Gerät ausfällt.",
+    lead: "Setzt die Fehlerzähler auf null und benutzt ein Gerät im Zustand DEGRADED oder FAULTED wieder. Notieren Sie die Zähler vorher: Diese zeigen, ob das Gerät ausfällt. Wenn der Pool SUSPENDED ist, gilt dies für alle seine Geräte, und der Pool läuft weiter.",
     submit: "Fehler löschen",
   },
   disks: {
