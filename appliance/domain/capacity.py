@@ -179,8 +179,10 @@ def findings(
 
 
 def absent(pools: Iterable[Pool], stores: Iterable[Datastore]) -> list[Datastore]:
-    """Missing datastores. None while a pool cannot be listed: their datasets can be in it."""
-    return [] if any(map(unlisted, pools)) else [store for store in stores if store.state == "missing"]
+    """Missing datastores. Without those of a pool that cannot be listed, or of no known pool: their datasets can be in it."""
+    hidden = {pool.name for pool in pools if unlisted(pool)}
+    missing = [store for store in stores if store.state == "missing"]
+    return [store for store in missing if not hidden or (store.former_pool and store.former_pool not in hidden)]
 
 
 def absent_remedy(store: Datastore) -> str:

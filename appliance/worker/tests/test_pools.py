@@ -12,6 +12,7 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
+from appliance.domain import capacity
 from appliance.worker.pools import is_device
 from appliance.zfs.model import Health, ImportablePool
 
@@ -321,6 +322,23 @@ def test_a_pool_that_is_not_imported_has_one_critical_alert_a_datastore(
     assert appliance.request("POST", "/reconcile").status_code == 200
     appliance.service.periodic.capacity()
     assert appliance.get("/alerts")["items"] == [] and appliance.get("/status")["reconcile_problem"] is None
+
+
+def test_a_missing_datastore_stays_reported_while_another_pool_is_suspended(appliance: Appliance) -> None:
+    """Apart from those of the suspended pool, and one whose pool is not known: these can be in that pool."""
+    store = appliance.datastore("first")
+    appliance.job("POST", "/pools", {"name": "rust", "vdevs": [mirror(*free_disks(appliance)[:2])]})
+    appliance.job("POST", "/datastores", {"name": "second", "pool": "rust", "size": str(GIB)})
+    appliance.simulator.export_pool("tank")
+    appliance.simulator.suspend("rust")
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    appliance.service.periodic.capacity()
+    raised = {alert["key"] for alert in appliance.get("/alerts")["items"]}
+    assert {key for key in raised if "missing" in key} == {f"capacity:missing:{store}"}
+    assert "missing datastores: 1" in appliance.get("/status")["reconcile_problem"]
+    inventory = appliance.service.context.inventory
+    (missing,) = [listed for listed in appliance.service.context.datastores() if listed.id == store]
+    assert capacity.absent(inventory.pools, [replace(missing, former_pool="")]) == []
 
 
 def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: Path) -> None:
