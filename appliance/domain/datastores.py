@@ -107,6 +107,8 @@ class Datastore:
     encryption_root: str | None = None
     key_status: str | None = None
     """"available", or "unavailable": it can't be served."""
+    readonly: bool = False
+    """By the property of its dataset. Those of a read-only pool need not have it."""
 
     @property
     def guaranteed(self) -> int:
@@ -225,6 +227,7 @@ def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Show
         available=dataset.space.available,
         compression=_value(dataset, "compression"),
         sync=_value(dataset, "sync"),
+        readonly=_value(dataset, "readonly") == "on",
         origin=dataset.origin,
         created_at=dataset.creation,
         thick_stated=identity.thick if identity else None,

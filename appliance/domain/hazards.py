@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards: writes that a power cut loses, a certificate or token that ends, a full disk, a kernel without OpenZFS,
-portals, links, a clock that is not synchronized, ZED."""
+"""Hazards: writes that a power cut loses, read-only datastores, a certificate or token that ends, a full disk,
+a kernel without OpenZFS, portals, links, a clock that is not synchronized, ZED."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -12,10 +12,11 @@ from appliance.domain.certificate import Certificate
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 from appliance.updates import without_openzfs
+from appliance.zfs.model import Pool
 from appliance.zfs.names import zvol_link
 
 SYNC, QUEUE, CERTIFICATE, SYSTEM_DISK, TOKENS, KERNEL = "sync", "queue", "certificate", "system-disk", "tokens", "kernel"
-PORTALS, LINKS, CLOCK, ZED = "portals", "links", "clock", "zed"
+PORTALS, LINKS, CLOCK, ZED, READONLY = "portals", "links", "clock", "zed", "readonly"
 WARNING_BYTES, CRITICAL_BYTES = 1 << 30, 256 << 20
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
@@ -111,6 +112,25 @@ def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
         )
         for store in stores
         if store.state == "active" and store.sync == "disabled"
+    ]
+
+
+def of_readonly(stores: Iterable[Datastore], pools: Iterable[Pool]) -> list[Finding]:
+    """Findings about datastores that are read-only by their dataset or their pool."""
+    readonly = {pool.name for pool in pools if pool.readonly}
+    return [
+        Finding(
+            f"{READONLY}:{store.id}",
+            "critical",
+            store.id,
+            f"{store.name} is read-only: hosts cannot write",
+            f"Pool {store.pool} is imported read-only. If it is damaged, copy its data first. Then import it writable: "
+            f"zvaai pool export {quote(store.pool)} --wait; zvaai pool import {quote(store.pool)}"
+            if store.pool in readonly
+            else f"zfs set readonly=off {quote(store.dataset)}",
+        )
+        for store in stores
+        if store.state == "active" and (store.readonly or store.pool in readonly)
     ]
 
 

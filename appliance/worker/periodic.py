@@ -90,6 +90,7 @@ class Periodic:
             self._context.alerts.update(hazards.ZED, hazards.of_zed(unit.get("ActiveState")))
         stores = self._context.datastores(self._newest())
         self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
+        self._context.alerts.update(hazards.READONLY, hazards.of_readonly(stores, self._context.inventory.pools))
         luns = [lun for target in self._context.served_targets() for lun in target.luns]
         self._context.alerts.update(hazards.QUEUE, hazards.of_queues(stores, {lun.lun.uuid for lun in luns if lun.write_through}))
 

@@ -16,7 +16,7 @@ from appliance.domain.capacity import LUN_REMEDY, ROOM_REMEDY, Thresholds, absen
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ENABLE
-from appliance.domain.hazards import portal_remedy
+from appliance.domain.hazards import of_readonly, portal_remedy
 from appliance.domain.hosts import all_initiators
 from appliance.domain.readiness import FAILED, OK, UNKNOWN, WARNING, Check
 from appliance.domain.secrets import Seal, SealedError
@@ -155,6 +155,8 @@ def _datastores(facts: Facts) -> Iterator[Check]:
     for store in absent(facts.pools, facts.stores):
         what = "exported" if store.kind == NFS else "served"
         yield Check(what, f"The datastore is {what}", FAILED, "its dataset is missing", absent_remedy(store), store.id)
+    for finding in of_readonly(facts.stores, facts.pools):
+        yield Check("writable", "Hosts can write", FAILED, "the datastore is read-only", finding.remedy, finding.subject)
     for store in facts.stores:
         if store.state == "copy" and (remedy := remedies.get(store.dataset)):
             yield Check("copy", "The copy is not served", WARNING, store.copy_reason or "", remedy, store.dataset)

@@ -41,6 +41,23 @@ def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
     assert alerts(appliance, hazards.SYNC) == []
 
 
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_readonly_datastore_is_an_alert(kind: str, appliance: Appliance) -> None:
+    store = appliance.datastore("first") if kind == "vmfs" else appliance.nfs_datastore("first")
+    assert alerts(appliance, hazards.READONLY) == []
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    appliance.simulator.set_properties(dataset, {"readonly": "on"})
+    (alert,) = alerts(appliance, hazards.READONLY)
+    assert (alert["severity"], alert["subject"]) == ("critical", store) and "hosts cannot write" in alert["text"]
+    checks = [check["remedy"] for check in appliance.get("/readiness")["checks"] if check["id"] == "writable"]
+    assert checks == [alert["remedy"]] == [f"zfs set readonly=off {dataset}"]
+    appliance.simulator.set_properties(dataset, {"readonly": "off"})
+    assert alerts(appliance, hazards.READONLY) == []
+    (pool,) = appliance.service.context.inventory.pools
+    (finding,) = hazards.of_readonly(appliance.service.context.datastores(), [replace(pool, readonly=True)])
+    assert "zvaai pool import tank" in finding.remedy and "zfs set" not in finding.remedy
+
+
 def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
     store = appliance.datastore("risky")
     appliance.datastore("safe")
