@@ -13,7 +13,6 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use crate::reactor::new_runtime;
-use crate::registry::Registry;
 use crate::spread::Spread;
 
 /// Pause after accept fails for lack of descriptors or memory.
@@ -42,7 +41,7 @@ impl Drop for Listening {
 }
 
 impl Acceptor {
-    pub fn start(spread: Spread, registry: &Arc<Registry>) -> io::Result<Self> {
+    pub fn start(spread: Spread, load_interval: Duration) -> io::Result<Self> {
         let runtime = new_runtime()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -53,7 +52,8 @@ impl Acceptor {
                 let _ = runtime.block_on(stopped);
             })?;
         let spread = Arc::new(spread);
-        handle.spawn(balance(Arc::clone(&spread), Arc::clone(registry)));
+        let measured = Arc::clone(&spread);
+        handle.spawn(async move { measured.keep_measuring(load_interval).await });
         Ok(Self {
             runtime: handle,
             spread,
@@ -106,12 +106,5 @@ async fn accept(listener: tokio::net::TcpListener, group_tag: u16, spread: &Spre
                 sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-async fn balance(spread: Arc<Spread>, registry: Arc<Registry>) {
-    loop {
-        sleep(registry.options.balance_interval).await;
-        spread.balance(&registry);
     }
 }

@@ -147,8 +147,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// After this time without data from an initiator, a NOP-In is sent. After the same time again, the connection is closed.
     pub keepalive_interval: Duration,
-    /// How often a session can move from the busiest reactor to the least busy one.
-    pub balance_interval: Duration,
+    /// How often the load of the reactors is measured, also without new connections.
+    pub load_interval: Duration,
     /// Memory for the data and commands of all sessions, bytes. Above it, the session that holds the most is closed.
     pub memory_budget: usize,
 }
@@ -164,7 +164,7 @@ impl Default for ServerOptions {
             max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(15),
-            balance_interval: Duration::from_secs(10),
+            load_interval: Duration::from_secs(10),
             memory_budget: 512 << 20,
         }
     }

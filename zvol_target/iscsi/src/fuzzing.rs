@@ -45,7 +45,10 @@ impl Site {
         stream: TcpStream,
         portal_group_tag: u16,
     ) -> impl Future<Output = ()> + 'static {
-        let place = Place::alone(Arc::clone(&self.0));
+        let place = Place {
+            registry: Arc::clone(&self.0),
+            number: 0,
+        };
         let addresses = (NOWHERE, NOWHERE);
         async move {
             serve_stream(stream, addresses, portal_group_tag, &place, None).await;

@@ -3,8 +3,7 @@
 //! [`scsi::sam`].
 //!
 //! A [`Server`] has reactor threads. Each connection is a session (`MaxConnections` is 1), and a single future on one of these
-//! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock. A session can move to
-//! a less busy reactor between two commands.
+//! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock.
 
 mod acceptor;
 mod arrivals;

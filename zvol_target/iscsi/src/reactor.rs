@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc as blocking};
+use std::sync::{Arc, mpsc as blocking};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -18,26 +18,21 @@ use tracing::{debug, error, warn};
 use crate::arrivals::Arrival;
 use crate::login::{LoginFailure, SessionType, log_in};
 use crate::registry::Registry;
-use crate::session::{Connection, Inbound, Moved};
+use crate::session::{Connection, Inbound};
 use crate::socket::limit_not_sent;
 
 /// Threads of a reactor for blocking calls: enough for several devices that hang.
 const BLOCKING_THREADS: usize = 1024;
 
 /// A connection that waits for its reactor.
-pub(crate) enum Arriving {
-    /// Accepted, before its login.
-    Accepted {
-        stream: std::net::TcpStream,
-        group_tag: u16,
-        arrival: Arrival,
-    },
-    /// A session of another reactor.
-    Moved(Moved),
+pub(crate) struct Accepted {
+    pub stream: std::net::TcpStream,
+    pub group_tag: u16,
+    pub arrival: Arrival,
 }
 
 /// A connection, and its count by the reactor.
-type Counting = (Arriving, Counted);
+type Counting = (Accepted, Counted);
 
 /// Counts a connection until it is dropped.
 struct Counted(Arc<AtomicUsize>);
@@ -71,14 +66,11 @@ pub(crate) struct Inlet {
 
 impl Inlet {
     /// Assigns a connection. It is closed if the server stops.
-    pub fn send(&self, arriving: Arriving) {
+    pub fn send(&self, accepted: Accepted) {
         let counted = Counted::new(&self.count);
-        let _ = self.connections.send((arriving, counted));
+        let _ = self.connections.send((accepted, counted));
     }
 }
-
-/// The inlets of all reactors, for sessions that move. They are weak, so that reactors end when the acceptor has ended.
-type Peers = OnceLock<Vec<(mpsc::WeakUnboundedSender<Counting>, Arc<AtomicUsize>)>>;
 
 /// A thread that runs sessions.
 pub(crate) struct Reactor {
@@ -89,20 +81,7 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// Starts `count` threads.
-    pub fn start_all(count: usize, registry: &Arc<Registry>) -> io::Result<Vec<Self>> {
-        let peers = Arc::<Peers>::default();
-        let start = |number| Self::start(number, registry, &peers);
-        let all = (0..count).map(start).collect::<io::Result<Vec<_>>>()?;
-        let weak = |reactor: &Self| {
-            let Inlet { connections, count } = &reactor.inlet;
-            (connections.downgrade(), Arc::clone(count))
-        };
-        let _ = peers.set(all.iter().map(weak).collect());
-        Ok(all)
-    }
-
-    fn start(number: usize, registry: &Arc<Registry>, peers: &Arc<Peers>) -> io::Result<Self> {
+    pub fn start(number: usize, registry: &Arc<Registry>) -> io::Result<Self> {
         let runtime = new_runtime()?;
         let metrics = runtime.metrics();
         let (connections, accepted) = mpsc::unbounded_channel();
@@ -110,7 +89,6 @@ impl Reactor {
         let place = Place {
             registry: Arc::clone(registry),
             number,
-            peers: Arc::clone(peers),
         };
         let thread = thread::Builder::new()
             .name(format!("iscsi-{number}"))
@@ -144,38 +122,6 @@ pub(crate) struct Place {
     pub registry: Arc<Registry>,
     /// Number of the reactor.
     pub number: usize,
-    peers: Arc<Peers>,
-}
-
-impl Place {
-    /// The only reactor.
-    #[cfg(feature = "fuzzing")]
-    pub fn alone(registry: Arc<Registry>) -> Self {
-        Self {
-            registry,
-            number: 0,
-            peers: Arc::default(),
-        }
-    }
-
-    /// Hands a session to the reactor that it is assigned to. Returns it if that is this one, or if the server stops.
-    fn send(&self, moved: Moved) -> Option<Moved> {
-        let to = moved.record().reactor();
-        let peer = self.peers.get().and_then(|peers| peers.get(to));
-        let Some((connections, count)) = peer.filter(|_| to != self.number) else {
-            return Some(moved);
-        };
-        let Some(connections) = connections.upgrade() else {
-            return Some(moved);
-        };
-        debug!(initiator = %moved.record().initiator, from = self.number, to, "session moves to another reactor");
-        Inlet {
-            connections,
-            count: Arc::clone(count),
-        }
-        .send(Arriving::Moved(moved));
-        None
-    }
 }
 
 async fn serve_all(mut accepted: mpsc::UnboundedReceiver<Counting>, place: &Place) {
@@ -202,32 +148,12 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn serve((arriving, _counted): Counting, place: Place) {
-    let mut moved = match arriving {
-        Arriving::Accepted {
-            stream,
-            group_tag,
-            arrival,
-        } => serve_accepted(stream, group_tag, arrival, &place).await,
-        Arriving::Moved(moved) => Some(moved),
-    };
-    while let Some(session) = moved.and_then(|moved| place.send(moved)) {
-        moved = match session.resume(Arc::clone(&place.registry), place.number) {
-            Ok(connection) => connection.run().await,
-            Err(error) => {
-                warn!(%error, "a session that moved to this reactor is lost");
-                None
-            }
-        };
-    }
-}
-
-async fn serve_accepted(
-    stream: std::net::TcpStream,
-    group_tag: u16,
-    arrival: Arrival,
-    place: &Place,
-) -> Option<Moved> {
+async fn serve((accepted, _counted): Counting, place: Place) {
+    let Accepted {
+        stream,
+        group_tag,
+        arrival,
+    } = accepted;
     let opened = TcpStream::from_std(stream).and_then(|stream| {
         stream.set_nodelay(true)?;
         limit_not_sent(&stream)?;
@@ -236,37 +162,33 @@ async fn serve_accepted(
     });
     match opened {
         Ok((stream, addresses)) => {
-            serve_stream(stream, addresses, group_tag, place, Some(arrival)).await
+            serve_stream(stream, addresses, group_tag, &place, Some(arrival)).await;
         }
-        Err(error) => {
-            debug!(%error, "connection lost before login");
-            None
-        }
+        Err(error) => debug!(%error, "connection lost before login"),
     }
 }
 
-/// Serves one connection from its first byte to its last one, or until its session moves to another reactor. `addresses` are the
-/// peer's and ours. `arrival` limits the login.
+/// Serves one connection from its first byte to its last one. `addresses` are the peer's and ours. `arrival` limits the login.
 pub(crate) async fn serve_stream(
     mut stream: TcpStream,
     addresses: (SocketAddr, SocketAddr),
     group_tag: u16,
     place: &Place,
     mut arrival: Option<Arrival>,
-) -> Option<Moved> {
+) {
     let registry = &place.registry;
     let mut stop = registry.stop_signal();
     let mut inbound = Inbound::new();
     let login = log_in(&mut stream, &mut inbound, registry, group_tag, addresses);
     let login = tokio::select! {
         login = timeout(registry.options.login_timeout, login) => login,
-        _ = stop.wait_for(|stop| *stop) => return None,
+        _ = stop.wait_for(|stop| *stop) => return,
         () = async {
             match &mut arrival {
                 Some(arrival) => arrival.evicted().await,
                 None => std::future::pending().await,
             }
-        } => return None,
+        } => return,
     };
     match login {
         Ok(Ok(login)) => {
@@ -275,15 +197,16 @@ pub(crate) async fn serve_stream(
                 SessionType::Discovery => arrival,
                 SessionType::Normal => None,
             };
-            let session =
-                Connection::new(stream, inbound, Arc::clone(registry), place.number, login).run();
-            return match arrival {
+            let reactor = &login.registration.record.reactor;
+            reactor.store(place.number, Ordering::Relaxed);
+            let session = Connection::new(stream, inbound, Arc::clone(registry), login).run();
+            match arrival {
                 Some(mut arrival) => tokio::select! {
-                    moved = session => moved,
-                    () = arrival.evicted() => None,
+                    () = session => {}
+                    () = arrival.evicted() => {}
                 },
                 None => session.await,
-            };
+            }
         }
         // Monitors and port scanners open connections and close them.
         Ok(Err(LoginFailure::Closed)) => debug!(peer = %addresses.0, "closed before login"),
@@ -294,5 +217,4 @@ pub(crate) async fn serve_stream(
         Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
         Err(_) => warn!(peer = %addresses.0, "login took too long"),
     }
-    None
 }

@@ -125,10 +125,7 @@ pub struct SessionRecord {
     pub logged_in_at: SystemTime,
     /// Counters of the session.
     pub counters: Counters,
-    /// Number of the reactor that is to run it. The session moves there.
     pub(crate) reactor: AtomicUsize,
-    /// Its work until the last measurement of the reactors' load.
-    pub(crate) work_before: AtomicU64,
     /// Memory that the session held at its last report, bytes.
     pub(crate) held_bytes: AtomicUsize,
     pub(crate) end: EndSignal,
@@ -136,7 +133,7 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
-    /// Number of the reactor thread that runs the session, or to which it is moving.
+    /// Number of the reactor thread that runs the session.
     pub fn reactor(&self) -> usize {
         self.reactor.load(Ordering::Relaxed)
     }
@@ -399,7 +396,6 @@ impl Registry {
             logged_in_at: SystemTime::now(),
             counters: Counters::default(),
             reactor: AtomicUsize::new(0),
-            work_before: AtomicU64::new(0),
             held_bytes: AtomicUsize::new(0),
             end: EndSignal::default(),
             ended: watch::Sender::new(false),

@@ -70,9 +70,13 @@ impl Server {
         }
         let count = options.reactors;
         let registry = Arc::new(Registry::new(options));
-        let reactors = Reactor::start_all(count, &registry).map_err(ServerError::Thread)?;
+        let reactors = (0..count)
+            .map(|number| Reactor::start(number, &registry))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(ServerError::Thread)?;
         let spread = Spread::new(&reactors, &registry.options);
-        let acceptor = Acceptor::start(spread, &registry).map_err(ServerError::Thread)?;
+        let acceptor =
+            Acceptor::start(spread, registry.options.load_interval).map_err(ServerError::Thread)?;
         Ok(Self {
             registry,
             reactors,

@@ -193,10 +193,8 @@ pub enum FunctionResponse {
 ///
 /// Futures belong to the reactor thread that polls them. Every method may be called from several threads at once.
 pub trait ScsiTarget: Send + Sync {
-    /// Called on a thread before the first command of a nexus runs there.
-    fn prepare_thread(&self) {}
-
-    /// A nexus was created: it can send commands from now on, and unit attentions are queued for it.
+    /// A nexus was created: it can send commands from now on, and unit attentions are queued for it. Called on the thread that
+    /// runs the commands of the nexus.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 
     /// A nexus has ended (SAM-5 6.3.4 `I_T` nexus loss): its tasks are aborted, its queues are dropped.

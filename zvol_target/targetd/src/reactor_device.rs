@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A SCSI device that starts the I/O engine of a reactor thread at its first use there.
 //!
-//! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors.
+//! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors. The creation of a
+//! nexus is the first event on a reactor that concerns both.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ impl ReactorDevice {
 }
 
 impl ScsiTarget for ReactorDevice {
-    fn prepare_thread(&self) {
+    fn nexus_established(&self, nexus: &Arc<Nexus>) {
         if !STARTED.replace(true) {
             match engine::start(self.engine) {
                 Ok(kind) => tracing::debug!(?kind, "reactor's I/O engine"),
@@ -48,9 +49,6 @@ impl ScsiTarget for ReactorDevice {
                 }
             }
         }
-    }
-
-    fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.device.nexus_established(nexus);
     }
 

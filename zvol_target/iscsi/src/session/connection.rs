@@ -8,7 +8,6 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +23,6 @@ use tracing::{debug, warn};
 use super::data_in::LongData;
 use super::dispatch::Held;
 use super::memory::{HeldMemory, Memory, THREAD_MEMORY};
-use super::moving::{Moved, Session};
 use super::receive::Incoming;
 use super::solicit::Solicited;
 use super::task::{Running, Task};
@@ -76,8 +74,6 @@ pub(crate) enum End {
     Protocol(&'static str),
     #[error("ended from this side: {0:?}")]
     Ended(EndReason),
-    #[error("it moves to another reactor")]
-    Moved,
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -140,20 +136,14 @@ pub(crate) struct Connection {
     pub(super) logout: Option<LogoutRequest>,
     keepalive: Keepalive,
     timer: Pin<Box<Sleep>>,
-    /// Number of the reactor that runs it.
-    pub(super) reactor: usize,
-    /// Time limit of the window that is closed for a move to another reactor.
-    pub(super) closed: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// A connection whose login is complete. `inbound` can hold bytes that follow the login. `reactor` is the number of the
-    /// reactor that runs it.
+    /// A connection whose login is complete. `inbound` can hold bytes that follow the login.
     pub fn new(
         stream: TcpStream,
         inbound: Inbound,
         registry: Arc<Registry>,
-        reactor: usize,
         login: LoggedIn,
     ) -> Self {
         let record = &login.registration.record;
@@ -171,47 +161,24 @@ impl Connection {
                 target: Arc::clone(&target.device),
             }
         });
-        record.reactor.store(reactor, Ordering::Relaxed);
-        let session = Session {
-            inbound,
-            registration: login.registration,
-            nexus,
-            parameters: login.parameters,
-            window: CommandWindow::new(login.cmd_sn),
-            stat_sn: login.stat_sn,
-            next_transfer_tag: 0,
-            text: TextNegotiation::default(),
-        };
-        Self::with(stream, registry, reactor, session)
-    }
-
-    pub(super) fn with(
-        stream: TcpStream,
-        registry: Arc<Registry>,
-        reactor: usize,
-        session: Session,
-    ) -> Self {
-        if let Some(attachment) = &session.nexus {
-            attachment.target.prepare_thread();
-        }
         let interval = registry.options.keepalive_interval;
         let requests = Rc::<Requests>::default();
         Self {
-            held_memory: HeldMemory::new(&registry, &session.registration.record),
+            held_memory: HeldMemory::new(&registry, record),
             stream,
-            inbound: session.inbound,
+            inbound,
             outbound: Outbound::default(),
             long_data: LongData::default(),
             registry,
-            registration: session.registration,
-            nexus: session.nexus,
+            registration: login.registration,
+            nexus,
             digests: Digests {
-                header: session.parameters.header_digest,
-                data: session.parameters.data_digest,
+                header: login.parameters.header_digest,
+                data: login.parameters.data_digest,
             },
-            parameters: session.parameters,
-            window: session.window,
-            stat_sn: session.stat_sn,
+            parameters: login.parameters,
+            window: CommandWindow::new(login.cmd_sn),
+            stat_sn: login.stat_sn,
             tasks: HashMap::new(),
             held: HashMap::new(),
             immediate: 0,
@@ -220,36 +187,26 @@ impl Connection {
             memory: Rc::clone(&requests.memory),
             requests,
             solicited: Solicited::default(),
-            next_transfer_tag: session.next_transfer_tag,
+            next_transfer_tag: 0,
             incoming: Incoming::Headers,
             bulk: false,
-            text: session.text,
+            text: TextNegotiation::default(),
             logout: None,
             keepalive: Keepalive::Quiet,
             timer: Box::pin(sleep(interval)),
-            reactor,
-            closed: None,
         }
     }
 
-    /// Serves the initiator until the connection ends, or until it is to move to another reactor, which is returned. Ready when
-    /// the last command has also ended; the initiator can log in before that.
-    pub async fn run(mut self) -> Option<Moved> {
+    /// Serves the initiator until the connection ends. Ready when the last command has also ended; the initiator can log in
+    /// before that.
+    pub async fn run(mut self) {
         let end = poll_fn(|context| self.poll_turn(context)).await;
-        if let End::Moved = end {
-            return self.leave();
-        }
-        self.end(end).await;
-        None
-    }
-
-    async fn end(mut self, end: End) {
         let initiator = &self.registration.record.initiator;
         match &end {
             End::Ended(EndReason::MemoryShort) => {
                 warn!(%initiator, "memory for sessions is exhausted; this session held the most and is closed");
             }
-            End::Closed | End::Logout(_) | End::Ended(_) | End::Moved => {
+            End::Closed | End::Logout(_) | End::Ended(_) => {
                 debug!(%initiator, %end, "session ends");
             }
             End::Silent | End::DataOutMissing | End::Frame(_) | End::Protocol(_) | End::Io(_) => {
@@ -338,9 +295,6 @@ impl Connection {
         let tasks = self.tasks.len() * BYTES_OF_A_TASK;
         let other = BYTES_OF_A_CONNECTION + self.outbound.staged_bytes() + tasks;
         self.held_memory.set(self.memory.total() + other);
-        if turn.is_pending() && self.poll_move(context).is_ready() {
-            return Poll::Ready(End::Moved);
-        }
         turn
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session in full feature phase. It has one connection (`MaxConnections` is 1), and is one future on one reactor at a time. It receives,
+//! A session in full feature phase. It has one connection (`MaxConnections` is 1), and is one future on one reactor. It receives,
 //! runs commands and sends in turn, without locks and hand-offs.
 
 mod commands;
@@ -8,7 +8,6 @@ mod data_in;
 mod dispatch;
 mod inbound;
 mod memory;
-mod moving;
 mod outbound;
 mod receive;
 mod respond;
@@ -21,6 +20,5 @@ mod window;
 
 pub(crate) use connection::Connection;
 pub(crate) use inbound::Inbound;
-pub(crate) use moving::Moved;
 pub(crate) use outbound::Outbound;
 pub(crate) use window::COMMAND_WINDOW;

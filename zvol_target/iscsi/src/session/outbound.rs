@@ -47,11 +47,6 @@ impl Outbound {
         self.data_bytes
     }
 
-    /// Whether everything was sent.
-    pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
-    }
-
     /// Queued bytes that are not command data.
     pub fn staged_bytes(&self) -> usize {
         self.staging.len() - self.sent

@@ -27,8 +27,6 @@ pub(crate) struct CommandWindow {
     maximum: u32,
     /// `MaxCmdSN` as last sent to the initiator.
     announced: u32,
-    /// Whether `MaxCmdSN` remains as announced.
-    held: bool,
 }
 
 impl CommandWindow {
@@ -39,13 +37,7 @@ impl CommandWindow {
             expected: first,
             maximum,
             announced: maximum,
-            held: false,
         }
-    }
-
-    /// Stops or resumes the announcements of `MaxCmdSN`: without them the initiator runs out of commands.
-    pub fn hold(&mut self, held: bool) {
-        self.held = held;
     }
 
     /// `ExpCmdSN`
@@ -55,24 +47,13 @@ impl CommandWindow {
 
     /// `MaxCmdSN`, for a PDU to the initiator.
     pub fn announce_maximum(&mut self) -> u32 {
-        if !self.held {
-            self.announced = self.maximum;
-        }
-        self.announced
+        self.announced = self.maximum;
+        self.maximum
     }
 
     /// Whether the window has opened since the last announcement.
     pub fn is_unannounced(self) -> bool {
-        !self.held && self.announced != self.maximum
-    }
-
-    pub fn is_held(self) -> bool {
-        self.held
-    }
-
-    /// Whether the initiator can send no command.
-    pub fn is_closed(self) -> bool {
-        self.announced.wrapping_add(1) == self.expected
+        self.announced != self.maximum
     }
 
     /// Classifies a non-immediate command.
@@ -117,28 +98,11 @@ mod tests {
         let next = first.wrapping_add(COMMAND_WINDOW);
         assert_eq!(window.judge(next), Arrival::Ignored);
         // Closed: MaxCmdSN = ExpCmdSN - 1.
-        window.announce_maximum();
-        assert!(window.is_closed());
+        assert_eq!(window.announce_maximum().wrapping_add(1), window.expected());
         window.release();
         assert!(window.is_unannounced());
         assert_eq!(window.judge(next), Arrival::Next);
         assert_eq!(window.judge(next.wrapping_add(1)), Arrival::Ignored);
-    }
-
-    #[test]
-    fn a_held_window_closes_although_commands_end() {
-        let mut window = CommandWindow::new(1);
-        window.hold(true);
-        for _ in 0..COMMAND_WINDOW {
-            window.advance();
-            window.release();
-        }
-        assert!(!window.is_unannounced());
-        window.announce_maximum();
-        assert!(window.is_closed());
-        window.hold(false);
-        assert!(window.is_unannounced());
-        assert_eq!(window.announce_maximum(), 2 * COMMAND_WINDOW);
     }
 
     #[test]

@@ -8,9 +8,9 @@ mod flow;
 mod headers;
 mod login;
 mod login_rules;
-mod moving;
 mod protocol;
 mod read_write;
+mod spread;
 #[path = "../support/mod.rs"]
 mod support;
 mod task_management;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands and their data.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 use iscsi::ServerOptions;
 use iscsi::pdu::{DataOut, RESERVED_TAG, ScsiCommand};
@@ -285,37 +282,6 @@ fn many_sessions_on_several_reactors_do_not_mix() {
     wait_until("all sessions are gone", || {
         fixture.server.sessions().is_empty()
     });
-}
-
-#[test]
-fn a_new_session_goes_to_the_reactor_with_the_least_load() {
-    let options = ServerOptions {
-        reactors: 2,
-        ..ServerOptions::default()
-    };
-    let fixture = Fixture::with(options, |_| {});
-    let log_in = |number| {
-        let mut initiator = Initiator::connect(fixture.address);
-        initiator.isid[5] = number;
-        initiator.log_in(HOST, TARGET, FAST);
-        initiator.ping(); // then the nexus is there
-        initiator
-    };
-    let reactor = |session: usize| fixture.device.reactors.lock().unwrap()[session];
-    let mut busy = log_in(0);
-    let _idle = log_in(1);
-    assert_ne!(reactor(0), reactor(1), "both are idle: one session on each");
-    // Its share of the time must be clear on a loaded machine too.
-    fixture.device.read_cost.store(5000, Ordering::Relaxed);
-    // Without the time in which this process does not run.
-    let mut worked = Duration::ZERO;
-    while worked < Duration::from_millis(1500) {
-        let began = Instant::now();
-        busy.read(0, 2048);
-        worked += began.elapsed().min(Duration::from_millis(20));
-    }
-    let _third = log_in(2);
-    assert_eq!(reactor(2), reactor(1));
 }
 
 /// How one write is split.

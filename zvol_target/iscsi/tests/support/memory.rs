@@ -33,7 +33,7 @@ pub struct MemoryTarget {
     tasks: Mutex<HashMap<(u64, u64), Running>>,
     released: watch::Sender<bool>,
     pub nexuses: Mutex<Vec<Nexus>>,
-    /// Threads that sessions came to, at login or by a move, in this order.
+    /// Threads of all nexuses, in the order they were established.
     pub reactors: Mutex<Vec<ThreadId>>,
     /// Highest number of concurrent commands.
     pub most_tasks: AtomicU64,
@@ -200,12 +200,9 @@ fn check_condition(key: u8, code: u8) -> Completion {
 }
 
 impl ScsiTarget for MemoryTarget {
-    fn prepare_thread(&self) {
-        self.reactors.lock().unwrap().push(current().id());
-    }
-
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.nexuses.lock().unwrap().push((**nexus).clone());
+        self.reactors.lock().unwrap().push(current().id());
     }
 
     fn nexus_lost(&self, nexus: &Arc<Nexus>) {
