@@ -99,13 +99,16 @@ def disks(run: Run) -> None:
 
 def _health(smart: dict[str, Any] | None) -> str:
     """Health data of a disk, in a line."""
-    if smart is None or not smart["available"]:
-        return "-" if smart is None else "none"
+    if smart is None:
+        return "-"
+    if not smart["available"]:
+        return smart["severity"] or "none"
     verdict = smart["severity"] or ("no verdict" if smart["passed"] is None else "ok")
+    failed = ["SMART failed"] if smart["passed"] is False else []
     counts = [f"{smart[name]} {name}" for name in ("reallocated", "pending", "uncorrectable") if smart[name]]
     measured = [f"{smart['temperature']} °C"] if smart["temperature"] is not None else []
     worn = [f"{smart['wear']} % worn"] if smart["wear"] is not None else []
-    return ", ".join([verdict, *counts, *measured, *worn])
+    return ", ".join([verdict, *failed, *counts, *measured, *worn])
 
 
 def _plan(run: Run, body: dict[str, Any], dry_run: bool) -> None:

@@ -82,9 +82,13 @@ def findings(
     return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot, system)]
 
 
-def severity(disk: Disk, health: DiskHealth, hot: Collection[str]) -> str | None:
-    """The worst severity of the findings about a disk; None without findings. `hot`: see `findings`."""
+def severity(disk: Disk, health: DiskHealth, hot: Collection[str], alerts: Mapping[str, str]) -> str | None:
+    """The worst severity of findings and open alerts about a disk; None without any. `hot`: see `findings`.
+
+    `alerts`: severities by key. A disk that sleeps or does not answer has alerts without findings.
+    """
     severities = {finding.severity for finding in findings({disk.path: (disk, health)}, hot)}
+    severities |= {worst for key, worst in alerts.items() if key.endswith(f":{identity(disk)}")}
     return max(severities, key=("warning", "critical").index, default=None)
 
 

@@ -144,13 +144,13 @@ class Watch:
         with as_domain_errors():
             listed = self._context.engine.disks()
         with self._context.store.reading() as session:
-            hot = _hot(open_alerts(session, disks.AREA))
+            alerts = open_alerts(session, disks.AREA)
+            hot, severities = _hot(alerts), {alert.key: alert.severity for alert in alerts}
         reports = []
         for disk in listed:
             last = self._last(disk)
-            reports.append(
-                DiskReport(disk, None, 0) if last is None else DiskReport(disk, *last, disks.severity(disk, last[0], hot))
-            )
+            worst = None if last is None else disks.severity(disk, last[0], hot, severities)
+            reports.append(DiskReport(disk, None, 0) if last is None else DiskReport(disk, *last, worst))
         return reports
 
     def _last(self, disk: Disk) -> tuple[DiskHealth, float] | None:

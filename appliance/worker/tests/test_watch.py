@@ -262,6 +262,7 @@ def test_the_health_of_silent_and_sleeping_disks_does_not_change(appliance: Appl
     def says(health: DiskHealth) -> dict[str, str]:
         appliance.simulator.smart[path] = health
         appliance.service.watch.read_disks()
+        assert severity(appliance, path) == max(alerts(appliance, "disk").values(), key=SEVERITIES.index, default=None)
         return alerts(appliance, "disk")
 
     before = says(replace(WELL, passed=False, pending=1))

@@ -70,7 +70,7 @@ export const datastores = {
     name: "Name of the datastore",
     keep: "Retain its identity",
     keepHelp:
-      "For a replica: hosts recognise the disk or export. Refused while another datastore has that identity. If you select no groups, it has those of the original. Another server must never serve the original again: disconnect that server from the hosts before it starts. First shut down the VMs. Unmount the original on all hosts; for VMFS, also detach its device. Otherwise the data is damaged.",
+      "For a replica: hosts recognise the disk or export. First shut down the VMs, and unmount the original on all hosts; for VMFS, also detach its device. Otherwise the data is damaged. Refused while another datastore has that identity, or hosts use the original. If you select no groups, it has those of the original. Another server must never serve the original again: disconnect that server from the hosts before it starts.",
     clientsHelp:
       "In addition to the groups, for example 192.0.2.17 or 192.0.2.0/24. Empty: none, or those of a retained identity",
   },

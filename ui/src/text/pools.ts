@@ -312,6 +312,8 @@ export const pools = {
       unread: "Not read yet",
       none: "None",
       asleep: "Asleep",
+      assessment: "SMART self-assessment",
+      failed: "Failed",
       passed: "Passed",
       unknown: "Not known",
       reason: "Reason",

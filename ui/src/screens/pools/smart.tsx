@@ -32,6 +32,7 @@ export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
       columns={2}
       facts={[
         smart.reason === "" ? null : [words.reason, smart.reason],
+        smart.passed === false ? [words.assessment, words.failed] : null,
         smart.temperature === null ? null : [words.temperature, words.degrees(smart.temperature, smart.temperature_limit)],
         smart.power_on_hours === null ? null : [words.powerOn, words.hours(smart.power_on_hours)],
         number(words.reallocated, smart.reallocated),

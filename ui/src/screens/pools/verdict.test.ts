@@ -26,6 +26,7 @@ it.each([
   ["passed", {}],
   ["warning", { severity: "warning" }],
   ["critical", { severity: "critical", passed: null }],
+  ["critical", { severity: "critical", available: false, asleep: true, passed: null }],
   ["none", { available: false, reason: "no SMART", passed: null }],
   ["asleep", { available: false, asleep: true, passed: null }],
   ["unknown", { passed: null }],

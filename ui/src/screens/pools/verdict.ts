@@ -9,7 +9,8 @@ export type Verdict = "unread" | "asleep" | "none" | NonNullable<Smart["severity
 /** The appliance decides about severity, for its alerts too. A sleeping disk has no data yet. */
 export function verdictOf(smart: Smart | null): Verdict {
   if (smart === null) return "unread";
+  if (smart.severity !== null) return smart.severity;
   if (smart.asleep) return "asleep";
   if (!smart.available) return "none";
-  return smart.severity ?? (smart.passed === null ? "unknown" : "passed");
+  return smart.passed === null ? "unknown" : "passed";
 }

@@ -67,7 +67,7 @@ export const datastores: Texts["datastores"] = {
     name: "Name des Datastores",
     keep: "Identität behalten",
     keepHelp:
-      "Für ein Replikat: Hosts erkennen LUN oder Export wieder. Abgelehnt, solange ein anderer Datastore die Identität hat. Ohne ausgewählte Gruppen gelten die des Originals. Ein anderer Server darf das Original nie wieder bereitstellen: Trennen Sie ihn von den Hosts, bevor er startet. Fahren Sie zuerst die VMs herunter. Unmounten Sie das Original auf allen Hosts; trennen Sie bei VMFS auch sein Gerät. Sonst werden die Daten beschädigt.",
+      "Für ein Replikat: Hosts erkennen LUN oder Export wieder. Fahren Sie zuerst die VMs herunter. Unmounten Sie das Original auf allen Hosts; trennen Sie bei VMFS auch sein Gerät. Sonst werden die Daten beschädigt. Abgelehnt, solange ein anderer Datastore die Identität hat oder Hosts das Original benutzen. Ohne ausgewählte Gruppen gelten die des Originals. Ein anderer Server darf das Original nie wieder bereitstellen: Trennen Sie ihn von den Hosts, bevor er startet.",
     clientsHelp:
       "Zusätzlich zu den Gruppen, zum Beispiel 192.0.2.17 oder 192.0.2.0/24. Leer: keine, oder die einer behaltenen Identität",
   },

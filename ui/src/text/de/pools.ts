@@ -314,6 +314,8 @@ export const pools: Texts["pools"] = {
       unread: "Noch nicht gelesen",
       none: "Keine",
       asleep: "Schläft",
+      assessment: "SMART-Selbsttest",
+      failed: "Nicht bestanden",
       passed: "Bestanden",
       unknown: "Unbekannt",
       reason: "Grund",
