@@ -49,7 +49,7 @@ impl Holes {
         }
     }
 
-    /// The next part from `at` on, counted from the beginning of `range`. A hole consists of whole blocks of the destination.
+    /// The next part from `at` on, counted from the beginning of `range`: whole blocks of the destination.
     pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
         let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {
             return Ok(Next::Data(range.length));
@@ -75,7 +75,12 @@ impl Holes {
             }
             end = (extent.offset + extent.length - range.source_offset).min(range.length);
         }
-        if end == at {
+        // An extent can end inside a block of the destination.
+        if end < range.length {
+            let block = logical_block(&*range.destination);
+            end = end.saturating_sub((range.destination_offset + end) % block);
+        }
+        if end <= at {
             return Ok(Next::Data(range.length));
         }
         Ok(Next::Data(end))

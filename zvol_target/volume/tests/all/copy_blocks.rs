@@ -186,6 +186,19 @@ fn whole_blocks_of_other_lengths_are_copied_wherever_they_begin() {
 }
 
 #[test]
+fn a_map_of_many_short_extents_ends_in_whole_blocks() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    on_each_engine(async || {
+        let source = volume_in(directory.path(), "source", 512);
+        let destination = volume_in(directory.path(), "destination", 4096);
+        let holes: Vec<_> = (0..300).map(|at| at * 8192..at * 8192 + 4096).collect();
+        fill(&*source, 1, &holes).await;
+        fill(&*destination, 2, &[]).await;
+        check(&source, 512 * 3, &destination, 4096, 5 * MIB).await;
+    });
+}
+
+#[test]
 fn blocks_are_copied_between_any_volumes_and_over_holes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let blocks = || prop_oneof![Just(512_u32), Just(4096)];
