@@ -177,7 +177,7 @@ class TargetSocket:
 
     def host_groups(self) -> list[HostGroup]:
         return [
-            HostGroup(group["name"], _access(group["initiators"]) or (), tuple(group["disabled"]))
+            HostGroup(group["name"], tuple(group["initiators"]), tuple(group["disabled"]))
             for group in self._call("host_groups.list")["host_groups"]
         ]
 

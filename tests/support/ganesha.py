@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,8 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.programs import CACHE, IN_GUEST, run, wait_for
+from support.programs import CACHE, IN_GUEST, REPOSITORY, run, wait_for
 
+(THRESHOLD,) = re.findall(
+    r"^  (Expired_Client_Threshold = \d+;)$", (REPOSITORY / "packaging/ganesha/ganesha.conf").read_text(), re.MULTILINE
+)
+"""As the product has it."""
 NFS_PORT = 2049
 MOUNT_PORT = 20048
 PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
@@ -175,7 +180,7 @@ NFS_CORE_PARAM {{
 }}
 NFSv4 {{
   Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 60; Lease_Lifetime = {lease};
-  RecoveryBackend = fs; RecoveryRoot = "{recovery}"; Expired_Client_Threshold = 256;
+  RecoveryBackend = fs; RecoveryRoot = "{recovery}"; {THRESHOLD}
 }}
 LOG {{ Default_Log_Level = {self.log_level}; }}
 """

@@ -11,7 +11,7 @@ from support.volumes import VolumeMaker
 
 from appliance.dataplane.target_socket import TargetSocket
 
-NAME = "risky"
+NAME = "through"
 
 
 def test_a_queue_set_to_write_through_is_reported(target: Target, make_volume: VolumeMaker) -> None:
