@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use volume::Backend;
 
-use super::{RpcError, canonical, code};
+use super::{RpcError, canonical, code, with_settings};
 use crate::configuration::{Lun, Target};
 use crate::service::{self, Closing, LunState, RunningLun, Service, Shared};
 
@@ -104,17 +104,16 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
     Ok(json!({"changed": changed, "lun": lun}))
 }
 
-/// The LUN with other settings; `null` removes an optional one.
+/// The LUN with other settings, but the same identity.
 fn changed(lun: &Lun, settings: Map<String, Value>) -> Result<Lun, RpcError> {
-    let refused = |reason: String| RpcError::new(code::INVALID_PARAMS, reason);
-    let mut content = json!(lun);
-    for (name, value) in settings {
-        if ["uuid", "designation"].contains(&name.as_str()) {
-            return Err(refused(format!("{name} is part of the LUN's identity")));
-        }
-        content[name] = value;
+    if let Some(name) = ["uuid", "designation"]
+        .iter()
+        .find(|&&name| settings.contains_key(name))
+    {
+        let reason = format!("{name} is part of the LUN's identity");
+        return Err(RpcError::new(code::INVALID_PARAMS, reason));
     }
-    serde_json::from_value(content).map_err(|error| refused(error.to_string()))
+    with_settings(lun, settings)
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ mod statistics;
 mod status;
 mod targets;
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -198,6 +198,19 @@ impl From<ServiceError> for RpcError {
         };
         Self::new(number, error.to_string())
     }
+}
+
+/// The object with other settings; `null` removes one, or restores its default.
+fn with_settings<T: Serialize + DeserializeOwned>(
+    object: &T,
+    settings: Map<String, Value>,
+) -> Result<T, RpcError> {
+    let mut content = json!(object);
+    for (name, value) in settings {
+        content[name] = value;
+    }
+    serde_json::from_value(content)
+        .map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))
 }
 
 /// An iSCSI name in the form for comparisons: lower case.

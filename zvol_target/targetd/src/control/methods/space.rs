@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use volume::Growth;
 
-use super::RpcError;
+use super::{RpcError, with_settings};
 use crate::configuration::{Lun, PoolSettings, Target};
 use crate::control::json_rpc::code;
 use crate::service::{Service, Shared};
@@ -111,19 +111,9 @@ pub(super) fn set_pool(service: &mut Service, params: SetPool) -> Result<Value, 
         headroom_bytes: None,
         soft_threshold: None,
     });
-    service.set_pool(changed(&present, params.settings)?)?;
-    Ok(json!({}))
-}
-
-/// The pool with other settings; `null` restores a default.
-fn changed(pool: &PoolSettings, settings: Map<String, Value>) -> Result<PoolSettings, RpcError> {
-    let refused = |reason: String| RpcError::new(code::INVALID_PARAMS, reason);
-    let mut content = json!(pool);
-    for (name, value) in settings {
-        if name == "name" {
-            return Err(refused("unknown field `name`".to_owned()));
-        }
-        content[name] = value;
+    if params.settings.contains_key("name") {
+        return Err(RpcError::new(code::INVALID_PARAMS, "unknown field `name`"));
     }
-    serde_json::from_value(content).map_err(|error| refused(error.to_string()))
+    service.set_pool(with_settings(&present, params.settings)?)?;
+    Ok(json!({}))
 }
