@@ -15,6 +15,8 @@ _SQUASH = "Squash = No_Root_Squash;"
 # Bits of a client's rights in responses: EXPORT_OPTION_*_ACCESS, _SQUASH (none are set), and _NFSV3, _NFSV4.
 _RIGHTS_BITS, _RIGHTS_OF_CLIENTS = 0x3001E7, 0x3001E0
 _CLIENT = re.compile(r"[0-9A-Za-z.:/_*@-]+")
+# Halves of the networks of all addresses: the configuration has no prefix of 0 (conf_lex.l of 6.5).
+_HALVES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
 _MAX_EXPORT_ID = 65535
 
 
@@ -65,6 +67,13 @@ class Export:
     thick_size: int | None = None
     """Size of a thick datastore in bytes; None for a thin one."""
 
+    def _written_clients(self) -> list[str]:
+        return [part for client in self.clients for part in _HALVES.get(client, [client])]
+
+    def client_names(self) -> frozenset[str]:
+        """Its clients as the daemon returns them, normalized."""
+        return frozenset(map(client_name, self._written_clients()))
+
     def block(self) -> str:
         """The EXPORT block of ganesha's configuration. Raises ValueError for values that it cannot contain."""
         _check(0 < self.export_id <= _MAX_EXPORT_ID, f"not an export's number: {self.export_id}")
@@ -73,7 +82,7 @@ class Export:
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
         _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
         _check(self.thick_size is None or self.thick_size > 0, f"not a size: {self.thick_size}")
-        names = ", ".join(self.clients)
+        names = ", ".join(self._written_clients())
         thick = "" if self.thick_size is None else f" Thick_Size = {self.thick_size};"
         lines = [
             *([f"# dataset {self.dataset}"] if self.dataset else []),

@@ -16,7 +16,6 @@ from appliance.dataplane.ganesha import (
     GaneshaUnreachableError,
     NoSuchExportError,
     ServedExport,
-    client_name,
 )
 from appliance.dataplane.reconcile import Difference, Failure, Outcome
 
@@ -53,7 +52,7 @@ def differences(desired: DesiredExports, served: list[ServedExport]) -> list[Dif
             if existing.served:
                 removed.append(Difference(f"export {number} is of another path", _remove(number), subject))
             added.append(Difference(f"export {number} ({right.pseudo}) is not served", _add(right), subject))
-        elif existing.clients != frozenset(map(client_name, right.clients)):
+        elif existing.clients != right.client_names():
             changed.append(Difference(f"export {number} ({right.pseudo}) has other clients", _change(right), subject))
         elif existing.text != right.block():
             changed.append(Difference(f"export {number} ({right.pseudo}) has another file", _change(right), subject))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving of NFS datastores: mounts, exports, and users."""
 
-import ipaddress
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,18 +55,11 @@ def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allo
     return sorted(users)
 
 
-def _without_prefix_0(client: str) -> list[str]:
-    """A network of all addresses as its two halves: ganesha's configuration has no prefix of 0 (conf_lex.l, version 6.5)."""
-    network = ipaddress.ip_network(client)
-    return [str(half) for half in network.subnets()] if network.prefixlen == 0 else [client]
-
-
 def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Export:
     """Desired export of a datastore; `addresses` by host group."""
-    allowed = [half for client in store.clients for half in _without_prefix_0(client)]
     hosts = {address for group_id in store.host_groups for address in addresses.get(group_id, ())}
     return Export(
-        store.export or 0, Path(store.path), store.share or "", clients=sorted({*hosts, *allowed}),
+        store.export or 0, Path(store.path), store.share or "", clients=sorted({*hosts, *store.clients}),
         dataset=store.dataset, guid=store.guid, thick_size=store.size if store.thick else None,
     )  # fmt: skip
 

@@ -14,7 +14,6 @@ from appliance.dataplane.ganesha import (
     NfsClient,
     NoSuchExportError,
     ServedExport,
-    client_name,
 )
 
 
@@ -74,6 +73,4 @@ class GaneshaSimulator(ExportControl):
 
 
 def _as_served(export: Export) -> ServedExport:
-    return ServedExport(
-        export.export_id, str(export.path), export.pseudo, frozenset(map(client_name, export.clients)), None, True, export.block()
-    )
+    return ServedExport(export.export_id, str(export.path), export.pseudo, export.client_names(), None, True, export.block())
