@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Limits of a call. Writers of the source wait for it. And it is one transaction of ZFS, which clones at most 1022 blocks: if a second one
- * finds no space, the call ends with EINVAL. Both are multiples of the record size. */
+/* Limits of a call: writers of the source wait for it, and it is one transaction of ZFS, which clones at most 1022 blocks. If a second
+ * transaction finds no space, FICLONERANGE ends with EINVAL. Both limits are multiples of the record size. */
 #define STEP (UINT64_C(64) << 20)
 #define STEP_BLOCKS UINT64_C(512)
 #define FIRST_ACROSS (UINT64_C(16) << 20) /* a small step first: if the kernel copies, little is lost */
