@@ -158,10 +158,16 @@ def console() -> str:
 def wait_for_code(path: Path) -> str | None:
     """The one-time code, once the API serves; None if the server is set up. Raises CommandError if the API does not start."""
     client = trusting_client()
-    code = path.read_text().strip() if path.exists() else None
+    code = _read(path) if path.exists() else None
     if client.call("GET", "/setup")["needed"]:
-        return path.read_text().strip() if code is None else code
+        return _read(path) if code is None else code
     return None
+
+
+def _read(path: Path) -> str:
+    """The folder is the worker's: root must not follow a link there."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+        return file.read().strip()
 
 
 def trusting_client() -> Client:

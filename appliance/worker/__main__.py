@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 def _prepare(context: Context) -> None:
     forget_unfinished(context.store)
     with context.store.session() as session:
-        code = access.prepare_setup(session, context.configuration.setup_code)
-    if code is not None:
-        print(f"zvaai: the one-time code for the first admin: {code}", file=sys.stderr, flush=True)
+        is_new = access.prepare_setup(session, context.configuration.setup_code) is not None
+    if is_new:  # without the code: more users read the log than may make an administrator
+        _log.info("a one-time code for the first administrator exists; to print it, run as root: zvaai setup")
 
 
 def main(make: Callable[[Configuration], Context] = configured) -> int:

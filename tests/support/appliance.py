@@ -194,14 +194,14 @@ class Appliance:
 
     def start(self) -> None:
         """Starts all processes and logs in as the first admin."""
-        code = self.serve()
+        self.setup_code = self.serve()
         self.cli(
             "login",
             f"https://127.0.0.1:{PORT}",
             "--setup-code",
             "--fingerprint",
             self.frontend.fingerprint,
-            text=f"{code}\n{PASSWORD}",
+            text=f"{self.setup_code}\n{PASSWORD}",
         )
         self._wait_for(lambda: bool(self.json("status")), "the API has the worker's answer")
 

@@ -20,7 +20,7 @@ class SetupStateResponse(Answer):
 
 
 class SetupCreate(Model):
-    """The first admin, with the one-time code that the server printed."""
+    """The first admin, with the one-time code that `zvaai setup` prints on the server."""
 
     code: str = Field(max_length=64)
     name: Name

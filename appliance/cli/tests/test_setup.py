@@ -72,6 +72,10 @@ def test_root_follows_no_link_of_the_worker(tmp_path: Path, monkeypatch: pytest.
     setup.reset("admin", "correct horse 7", code)
     ((sent, written),) = codes
     assert sent == written and other.read_text() == "content" and not code.exists()
+    code.symlink_to(other)
+    monkeypatch.setattr(Client, "call", lambda *_: {"needed": True})
+    with pytest.raises(OSError, match="symbolic links"):
+        setup.wait_for_code(code)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ class Sent:
 
     def __init__(self, appliance: Appliance) -> None:
         self.appliance = appliance
-        self.secrets: dict[str, str] = {"the first admin's password": PASSWORD}
+        self.secrets: dict[str, str] = {"the first admin's password": PASSWORD, "the one-time code": appliance.setup_code}
         self.answers: list[tuple[str, str]] = []
         self.viewer = ""
         """A token."""
