@@ -53,7 +53,7 @@ def read_setup(call: Call, session: Session) -> SetupStateResponse:
 
 @resource.operation("POST", "/setup", role=None, audit="setup", status=201)
 def set_up(call: Call, body: SetupCreate) -> SetupResponse:
-    """Makes the first admin, with the one-time code that the server printed at its first start."""
+    """Makes the first admin, with the one-time code that `zvaai setup` prints on the server."""
     store = call.context.store
     with store.session() as session:
         access.count_attempt(session, "setup", call.address)
@@ -76,13 +76,10 @@ def reset_administrator(call: Call, body: SetupCreate) -> UserResponse:
 
     Ends the admin's sessions and tokens.
     """
-    with call.context.store.session() as session:
-        access.count_attempt(session, "setup", call.address)
-    file = call.context.configuration.reset_code
+    file = call.context.configuration.reset_code  # its 160 random bits need no delays, which others at this address could cause
     access.check_reset(file, body.code)
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
-        access.forget_failures(session, "setup", call.address)
         user = access.reset_admin(session, body.name, password_hash)
         response = user_response(user)
     file.unlink(missing_ok=True)
@@ -215,6 +212,7 @@ def log_out(call: Call) -> EmptyResponse:
 @resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password")
 def change_password(call: Call, body: PasswordUpdate) -> EmptyResponse:
     """Changes the caller's password. Ends the user's other sessions, and the tokens if `end_tokens` is set."""
+    _check_scope(call)
     confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
     with call.changing() as session:
@@ -245,6 +243,7 @@ def read_totp(call: Call) -> TotpResponse:
 @resource.operation("PUT", "/session/totp", role=Role.VIEWER, audit="session.totp")
 def change_totp(call: Call, body: TotpUpdate) -> TotpCodesResponse:
     """Turns the caller's two-factor login on or off. API tokens do not need it."""
+    _check_scope(call)
     confirm_password(call, body.password, "password")
     codes: list[str] = []
     with call.changing() as session:
@@ -253,6 +252,13 @@ def change_totp(call: Call, body: TotpUpdate) -> TotpCodesResponse:
         else:
             codes = second_factor.enable(session, call.context.seal, call.who.user_id, body.secret, body.code or "")
     return TotpCodesResponse(enabled=body.secret is not None, recovery_codes=codes)
+
+
+def _check_scope(call: Call) -> None:
+    """A token that is limited to a smaller role changes no login of its owner. Raises ForbiddenError."""
+    with call.context.store.reading() as session:
+        if call.who.role < Role.of(access.user(session, call.who.user_id).role):
+            raise ForbiddenError("this token may do less than its user; use the console, or log in again with zvaai login")
 
 
 def _in_directory(call: Call, settings: logins.Settings, name: str, password: str) -> Person:

@@ -53,6 +53,19 @@ def turn_on(appliance: Appliance, app: App, role: str = "operator") -> list[str]
     return list(answer.json["recovery_codes"])
 
 
+def test_a_token_of_a_smaller_role_changes_no_login(appliance: Appliance, app: App) -> None:
+    turn_on(appliance, app)
+    body = {"name": "metrics", "scope": "viewer", "days": 1, "password": PASSWORD}
+    created = appliance.request("POST", "/tokens", body, role="operator")
+    assert created.status_code == 201 and created.json is not None
+    client, headers = appliance.application.test_client(), {"Authorization": f"Bearer {created.json['secret']}"}
+    assert client.put("/api/v1/session/totp", json={"password": PASSWORD}, headers=headers).status_code == 403
+    change = {"current": PASSWORD, "new": "battery staple 8"}
+    assert client.post("/api/v1/session/password", json=change, headers=headers).status_code == 403
+    app.now += 30
+    assert log_in(appliance).status_code == 422 and log_in(appliance, app.code()).status_code == 201
+
+
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> App:
     return App(monkeypatch)
