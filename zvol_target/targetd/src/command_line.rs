@@ -16,7 +16,7 @@ use crate::control::AllowedUser;
 #[command(
     name = "zvaai-target",
     version,
-    about = "iSCSI target on zvols, block devices and files"
+    about = "iSCSI target on zvols and files"
 )]
 pub struct CommandLine {
     /// The subcommand.

@@ -315,3 +315,70 @@ async fn require_data<V: Volume>(volume: &V, offset: u64, length: u64) -> Result
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+    use crate::{Geometry, LocalBoxFuture};
+
+    const BLOCK: u64 = 4096;
+
+    /// Only its second block is data. Its map, if it has a map, is `Unknown` everywhere.
+    struct Unmapped {
+        has_map: bool,
+    }
+
+    impl Volume for Unmapped {
+        fn geometry(&self) -> Geometry {
+            Geometry {
+                size_bytes: 4 * BLOCK,
+                logical_block_bytes: 512,
+                physical_block_bytes: BLOCK as u32,
+            }
+        }
+
+        fn has_allocation_map(&self) -> bool {
+            self.has_map
+        }
+
+        fn read(
+            &self,
+            offset: u64,
+            mut buffer: Buffer,
+        ) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+            for (at, byte) in (offset..).zip(buffer.iter_mut()) {
+                *byte = u8::from(at / BLOCK == 1);
+            }
+            Box::pin(ready(Ok(buffer)))
+        }
+
+        fn write(
+            &self,
+            _: u64,
+            _: Buffer,
+            _: Stability,
+        ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            Box::pin(ready(Err(VolumeError::ReadOnly)))
+        }
+
+        fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            Box::pin(ready(Ok(())))
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_map_a_block_that_is_not_all_zeroes_is_allocated() {
+        for has_map in [false, true] {
+            let volume = Unmapped { has_map };
+            for (offset, length) in [(BLOCK, 512), (2 * BLOCK - 512, 512), (BLOCK, BLOCK)] {
+                require_allocated(&volume, offset, length).await.unwrap();
+            }
+            for (offset, length) in [(0, 512), (BLOCK - 512, 1024), (2 * BLOCK - 512, 1024)] {
+                let refused = require_allocated(&volume, offset, length).await;
+                assert!(matches!(refused, Err(VolumeError::OutOfSpace)));
+            }
+        }
+    }
+}

@@ -7,9 +7,8 @@
 //! Futures of a volume belong to the reactor thread that polls them (they are not `Send`). An operation completes on the thread
 //! that submitted it, without a hand-off; see [`engine`].
 //!
-//! [`open`](open()) finds the backend for a path: [`FileVolume`], [`BlockVolume`] or [`ZvolVolume`].
+//! [`open`](open()) finds the backend for a path: [`FileVolume`] or [`ZvolVolume`].
 
-mod block;
 mod buffer;
 pub mod copy;
 pub mod engine;
@@ -26,7 +25,6 @@ pub mod zfs;
 mod zvol;
 mod zvol_clone;
 
-pub use block::BlockVolume;
 pub use buffer::Buffer;
 pub use file::FileVolume;
 pub use open::{Backend, OpenError, OpenOptions, Opened, Problem, open};

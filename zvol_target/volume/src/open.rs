@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, major, minor};
 
-use crate::{BlockVolume, FileVolume, Volume, ZvolVolume};
+use crate::{FileVolume, Volume, ZvolVolume};
 
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// The volume is only read. Several users can then serve one file, but a block device has one user.
+    /// The volume is only read. Several users can then serve one file, but a zvol has one user.
     pub read_only: bool,
 }
 
@@ -23,8 +23,6 @@ pub struct OpenOptions {
 pub enum Backend {
     /// [`FileVolume`]
     File,
-    /// [`BlockVolume`]
-    Block,
     /// [`ZvolVolume`]
     Zvol,
 }
@@ -55,8 +53,8 @@ pub enum Problem {
     /// ENOENT, or a dangling symbolic link.
     #[error("there is no such file or device; create it, or import the pool it is in")]
     Missing,
-    /// Neither regular file nor block device.
-    #[error("it is {0}; give a regular file or a block device")]
+    /// Neither zvol nor regular file.
+    #[error("it is {0}; give a zvol or a regular file")]
     NotAVolume(&'static str),
     /// Another user has it open exclusively, has it mounted, or serves it.
     #[error("it is in use by another process or mounted; stop its other user first")]
@@ -67,11 +65,11 @@ pub enum Problem {
     )]
     NotWritable(#[source] io::Error),
     /// Size 0.
-    #[error("it is empty; give it a size, for a file with truncate -s")]
+    #[error("it is empty; give it a size with truncate -s")]
     Empty,
     /// The size is not a multiple of the logical block.
     #[error(
-        "its size of {size_bytes} bytes is not a multiple of {logical_block_bytes}; correct it, for a file with truncate -s"
+        "its size of {size_bytes} bytes is not a multiple of {logical_block_bytes}; correct it with truncate -s"
     )]
     PartialBlock {
         /// Size found.
@@ -79,9 +77,6 @@ pub enum Problem {
         /// Logical block.
         logical_block_bytes: u32,
     },
-    /// Block sizes that SCSI hosts cannot use.
-    #[error("its logical block of {0} bytes is not supported; it must be 512 or 4096")]
-    LogicalBlock(u32),
     /// Any other error of the system.
     #[error("{doing}: {error}")]
     System {
@@ -99,8 +94,8 @@ impl Problem {
     }
 }
 
-/// Opens the volume at `path` and locks it against other users: a file with flock(2), a block device with `O_EXCL` (which also
-/// refuses a mounted device). The lock lasts until the volume and its last operation have ended.
+/// Opens the volume at `path` and locks it against other users: a file with flock(2), a zvol with `O_EXCL` (which also
+/// refuses a mounted zvol). The lock lasts until the volume and its last operation have ended.
 ///
 /// Blocks until the system has opened the path and stored its dirty pages.
 ///
@@ -127,27 +122,25 @@ fn open_opened(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
             backend: Backend::File,
         });
     }
-    if !kind.is_block_device() {
-        return Err(Problem::NotAVolume(if kind.is_dir() {
-            "a directory"
-        } else if kind.is_char_device() {
-            "a character device"
-        } else {
-            "a FIFO or socket"
-        }));
-    }
-    if is_zvol(metadata.rdev()).map_err(Problem::system("reading /proc/devices"))? {
+    if kind.is_block_device()
+        && is_zvol(metadata.rdev()).map_err(Problem::system("reading /proc/devices"))?
+    {
         let volume = Arc::new(ZvolVolume::open(path, &metadata, options)?);
         return Ok(Opened {
             volume,
             backend: Backend::Zvol,
         });
     }
-    let volume = Arc::new(BlockVolume::open(path, &metadata, options)?);
-    Ok(Opened {
-        volume,
-        backend: Backend::Block,
-    })
+    // Who may create LUNs must not be able to read or write the server's own disks.
+    Err(Problem::NotAVolume(if kind.is_block_device() {
+        "a block device that is not a whole zvol"
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else {
+        "a FIFO or socket"
+    }))
 }
 
 /// Opens `path` with `flags` in addition to those that follow from `options`. Checks that it is still the file of `metadata`.

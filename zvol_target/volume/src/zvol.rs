@@ -2,26 +2,27 @@
 //! A volume on a zvol of the OpenZFS kernel module.
 
 use std::fs::{self, File, Metadata};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
-use crate::block::{device_size, open_device};
 use crate::copy::{CloneEnd, CloneRefusal, CloneStep};
 use crate::gate::Gate;
 use crate::growth;
-use crate::open::{OpenOptions, Problem};
-use crate::store::{Clearing, Store, Way, classify, volume_on_store};
+use crate::open::{OpenOptions, Problem, open_descriptor};
+use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
 use crate::{
     Allocation, BlockUsage, Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, VolumeError,
     buffer, zfs, zvol_clone,
 };
 
-/// A volume on a zvol (/dev/zvol/POOL/NAME), opened like other block devices.
+/// A volume on a zvol (/dev/zvol/POOL/NAME), opened with `O_EXCL`: a zvol that is mounted, or has another exclusive user, is
+/// refused.
 ///
 /// The physical block is the volblocksize. `O_DIRECT` makes the write that caused an error return it: through the page cache, a
 /// zvol's ENOSPC is lost at writeback (openzfs#2889).
@@ -38,14 +39,19 @@ impl ZvolVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        // A zvol reads zeroes where it was discarded, and frees whole volblocks. It rounds a discard inward, and returns success
-        // for the edges that it skipped (zvol_discard() of OpenZFS 2.3). So discard only whole volblocks.
-        let mut store = open_device(path, metadata, options, |device| {
-            let granularity = Some(device.geometry.physical_block_bytes);
-            let dataset = zfs::dataset_of(device.file).ok();
-            let pool = dataset.map(|name| zfs::pool_of(&name).to_owned());
-            (Clearing::new(&[Way::Discard], granularity), pool)
-        })?;
+        let file = open_descriptor(path, metadata, options, OFlags::EXCL | OFlags::DIRECT)?;
+        let geometry = geometry(&file).map_err(Problem::system("reading the zvol's sizes"))?;
+        let dataset = zfs::dataset_of(&file).ok();
+        let facts = Facts {
+            geometry,
+            read_only: options.read_only,
+            in_memory: false,
+            // A zvol reads zeroes where it was discarded, and frees whole volblocks. It rounds a discard inward, and returns
+            // success for the edges that it skipped (zvol_discard() of OpenZFS 2.3). So discard only whole volblocks.
+            clearing: Clearing::new(&[Way::Discard], Some(geometry.physical_block_bytes)),
+            pool: dataset.map(|name| zfs::pool_of(&name).to_owned()),
+        };
+        let mut store = Store::new(file, facts);
         store.gate = Gate::of_zvol();
         let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
         let write_cache = format!("/sys/dev/block/{major}:{minor}/queue/write_cache");
@@ -82,7 +88,7 @@ impl ZvolVolume {
                 return Err(error);
             }
         }
-        Ok(device_size(self.store.file())?)
+        Ok(size(self.store.file())?)
     }
 }
 
@@ -162,6 +168,20 @@ volume_on_store!(
 
 /// A power of two that fits into one record of the ZIL; also the smallest useful volblocksize.
 const ATOMIC_WRITE_BYTES: u32 = 4096;
+
+/// Sizes as the zvol reports them: BLKSSZGET, BLKPBSZGET (the volblocksize).
+fn geometry(file: &File) -> io::Result<Geometry> {
+    Ok(Geometry {
+        size_bytes: size(file)?,
+        logical_block_bytes: ioctl_blksszget(file)?,
+        physical_block_bytes: ioctl_blkpbszget(file)?,
+    })
+}
+
+/// Size by a seek to the end (equal to BLKGETSIZE64). No other code uses the descriptor's position.
+fn size(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0))
+}
 
 /// Bytes to read at a time to find the allocation, if no map is available.
 const READ_BYTES: u64 = 1 << 20;

@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from integration.kernel.conftest import VolumeOf
-from integration.kernel.zvol_clone.blocks import opened
+from integration.kernel.zvol_clone.blocks import partition_of
 from support.programs import REPOSITORY, run
 
 RULE = REPOSITORY / "packaging/systemd/59-zvaai-target.rules"
-BLKRRPART = 0x125F
-"""linux/fs.h: read the partition table again"""
 
 
 @pytest.fixture
@@ -58,14 +53,7 @@ def test_udev_finds_nothing_in_a_zvol_and_makes_its_link(volume: VolumeOf) -> No
 @pytest.mark.usefixtures("rule")
 def test_udev_finds_nothing_in_a_partition_of_a_zvol(volume: VolumeOf) -> None:
     device = volume(16)
-    with opened(device, os.O_RDWR) as fd:
-        # A table of MS-DOS with one partition: of Linux, 4096 sectors from 2048.
-        os.pwrite(fd, struct.pack("<4xB3xII", 0x83, 2048, 4096), 446)
-        os.pwrite(fd, b"\x55\xaa", 510)
-        os.fsync(fd)
-        fcntl.ioctl(fd, BLKRRPART)
-    run("udevadm", "settle")
-    part = Path(f"{device}-part1")
+    part = partition_of(device)
     run("mkswap", part)
     assert probed(part) == (set(), {str(part)})
     assert probed(device) == (set(), {str(device)})

@@ -114,6 +114,14 @@ def test_without_the_module(volume: VolumeOf) -> None:
         assert kernel_module.load().returncode == 0
 
 
+def test_a_zvol_and_a_file_share_nothing(volume: VolumeOf, tmp_path: Path) -> None:
+    device, file = volume(16, filled=16, volblocksize="4096"), tmp_path / "file"
+    file.write_bytes(random_blocks(16 * MIB))
+    for source, destination in ((device, file), (file, device)):
+        copied = checked(source, MIB, destination, 0, 5 * MIB, 16 * MIB)
+        assert copied.fallback == {"Unsupported": 5 * MIB}
+
+
 def test_a_user_without_any_capability_clones_by_the_group_of_block_devices(volume: VolumeOf) -> None:
     """Like the target's service, with the package's udev rule."""
     source, destination = volume(16, filled=16), volume(16)

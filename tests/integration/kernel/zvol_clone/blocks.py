@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +16,8 @@ from pathlib import Path
 from support.programs import ProgramFailed, run, wait_for
 
 MIB = 1 << 20
+BLKRRPART = 0x125F
+"""linux/fs.h: read the partition table again"""
 _BLOCK = re.compile(r"^\s*([0-9a-f]+)\s+L0\s+(\S+)")
 _OBJECT = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+ +[\d.]+ +\S")
 _REFERENCE = re.compile(r"^\s*[0-9a-f]+\s+L0\s+(\d+:[0-9a-f]+:[0-9a-f]+)((?:\s+\d+:[0-9a-f]+:[0-9a-f]+)*)")
@@ -88,6 +92,18 @@ def opened(device: Path, flags: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def partition_of(device: Path) -> Path:
+    """Makes a partition in a zvol without data."""
+    with opened(device, os.O_RDWR) as fd:
+        # A table of MS-DOS with one partition: of Linux, 4096 sectors from 2048.
+        os.pwrite(fd, struct.pack("<4xB3xII", 0x83, 2048, 4096), 446)
+        os.pwrite(fd, b"\x55\xaa", 510)
+        os.fsync(fd)
+        fcntl.ioctl(fd, BLKRRPART)
+    run("udevadm", "settle")
+    return Path(f"{device}-part1")
 
 
 def random_blocks(length: int) -> bytes:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from integration.kernel.zvol_clone.blocks import MIB, dataset_of, destroy, opened, read_direct, write_direct
+from integration.kernel.zvol_clone.blocks import MIB, dataset_of, destroy, opened, partition_of, read_direct, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import (
     DEVICE,
     VERSION,
@@ -26,8 +25,6 @@ from support.zfs import Pool
 
 VolumeOf = Callable[..., Path]
 BLOCK = 16384
-BLKRRPART = 0x125F
-"""linux/fs.h: read the partition table again"""
 
 
 def refused(outcome: Outcome, error: int, stopped: Stopped) -> bool:
@@ -98,17 +95,9 @@ def test_block_devices_of_other_drivers(device: ZvolClone, source: int, destinat
 
 def test_a_partition_of_a_zvol(device: ZvolClone, source: int, volume: VolumeOf) -> None:
     whole = volume(16)
-    entry = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (16384).to_bytes(4, "little")
-    table = bytes(446) + entry + bytes(48) + b"\x55\xaa"
-    with opened(whole, os.O_RDWR) as fd:
-        os.pwrite(fd, table, 0)
-        os.fsync(fd)
-        fcntl.ioctl(fd, BLKRRPART)
-        partition = Path(f"{whole.resolve()}p1")
-        wait_for(partition.is_block_device, f"{partition} is there")
-        with opened(partition, os.O_RDWR) as part:
-            assert refused(device.clone(source, part, BLOCK), errno.ENODEV, Stopped.PARTITION)
-            assert refused(device.clone(part, fd, BLOCK), errno.ENODEV, Stopped.PARTITION)
+    with opened(partition_of(whole), os.O_RDWR) as part, opened(whole, os.O_RDWR) as fd:
+        assert refused(device.clone(source, part, BLOCK), errno.ENODEV, Stopped.PARTITION)
+        assert refused(device.clone(part, fd, BLOCK), errno.ENODEV, Stopped.PARTITION)
 
 
 def test_open_modes(device: ZvolClone, source: int, path: Path) -> None:

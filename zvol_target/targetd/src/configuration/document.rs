@@ -228,7 +228,7 @@ pub struct Lun {
     /// Names from another target, retained so that hosts recognise the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub designation: Option<RetainedNames>,
-    /// Absolute path of a regular file or block device.
+    /// Absolute path of a zvol or a regular file.
     pub path: PathBuf,
     /// GUID of the dataset that the zvol at `path` must be; absent in older files: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,7 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// The store of the volume at `path`; `None` if it is unknown, as for block devices.
+    /// The store of the volume at `path`; `None` if it is unknown, as for a zvol that was destroyed.
     pub fn of(volume: &dyn Volume, path: &Path) -> Option<Self> {
         if let Some(dataset) = volume.dataset() {
             return Some(Self::Pool(zfs::pool_of(&dataset).to_owned()));

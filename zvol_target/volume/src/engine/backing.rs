@@ -14,7 +14,7 @@ const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 /// Urgent operations of one volume that may run in addition to all others.
 const URGENT_OPERATIONS_OF_A_VOLUME: usize = 16;
 
-/// An open file or device, and its share of the kernel threads.
+/// An open file or zvol, and its share of the kernel threads.
 #[derive(Debug)]
 pub(crate) struct Backing {
     file: File,
@@ -42,12 +42,12 @@ impl Backing {
         &self.file
     }
 
-    /// Whether it is a regular file and not a device.
+    /// Whether it is a regular file and not a zvol.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
     }
 
-    /// The pool of a zvol; empty for files and other devices.
+    /// The pool of a zvol; empty for files.
     pub(super) fn pool(&self) -> &str {
         &self.pool
     }

@@ -24,11 +24,9 @@ const ZEROES: u64 = 1 << 20;
 /// A method to make a range read as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// fallocate(2) with `FALLOC_FL_PUNCH_HOLE`. A file system frees whole blocks and writes zeroes to the rest. A block device
-    /// receives a request to write zeroes that may unmap, never a plain discard.
+    /// fallocate(2) with `FALLOC_FL_PUNCH_HOLE`. A file system frees whole blocks and writes zeroes to the rest.
     PunchHole,
-    /// fallocate(2) with `FALLOC_FL_ZERO_RANGE`: zeroes without a data transfer, where the file system or device supports it. The
-    /// range may take space.
+    /// fallocate(2) with `FALLOC_FL_ZERO_RANGE`: zeroes without a data transfer, where the file system supports it. May take space.
     ZeroRange,
     /// `BLKDISCARD` of whole granules, for zvols: they return zeroes for discarded ranges. Twice: `zvol_discard()` of OpenZFS 2.3
     /// and 2.4 logs a discard in one transaction and frees the blocks in a later one. If only the transaction group of the first

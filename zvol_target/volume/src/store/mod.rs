@@ -21,7 +21,7 @@ use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
-/// An open file or device.
+/// An open file or zvol.
 ///
 /// # Stable writes
 /// - Without the page cache, a stable write is one write with `RWF_DSYNC` (pwritev2(2)). The kernel sends the data with

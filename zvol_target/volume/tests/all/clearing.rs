@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unmapping, writing zeroes, and allocation, on real files and devices.
+//! Unmapping, writing zeroes, and allocation, on real files.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::common::{
-    LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, set_direct, sparse_file,
-};
+use crate::common::{Tmpfs, is_root, on_each_engine, open, pattern, set_direct, sparse_file};
 use volume::{Allocation, Buffer, Extent, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 12 << 20;
@@ -31,13 +29,13 @@ async fn only_these_are_zero(volume: &dyn Volume, ranges: &[(u64, u64)]) {
     assert!(actual[..] == expected[..]);
 }
 
-/// Clears parts of a volume whose data is stored in the file `behind`.
-async fn exercise(volume: &dyn Volume, behind: &Path) {
+/// Clears parts of the volume on the file `path`.
+async fn exercise(volume: &dyn Volume, path: &Path) {
     let block = u64::from(volume.geometry().logical_block_bytes);
     for stability in [Stability::Cached, Stability::Stable] {
         fill(volume).await;
         volume.flush().await.unwrap();
-        let full = stored(behind);
+        let full = stored(path);
         // Whole granules, and edges of single blocks.
         let ranges = [
             (0, 4 * MIB),
@@ -51,7 +49,7 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
         }
         only_these_are_zero(volume, &ranges).await;
         volume.flush().await.unwrap();
-        let left = stored(behind);
+        let left = stored(path);
         assert!(
             left <= full - 6 * MIB,
             "{left} of {full} bytes are still stored"
@@ -61,14 +59,14 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
             volume.clear(offset, length, stability).await.unwrap();
         }
         volume.flush().await.unwrap();
-        assert!(stored(behind) <= left, "{} {left}", stored(behind));
+        assert!(stored(path) <= left, "{} {left}", stored(path));
     }
     let granularity = u64::from(volume.unmap_granularity().unwrap());
     assert!(granularity % block == 0);
     // The whole volume in one call.
     volume.clear(0, SIZE, Stability::Stable).await.unwrap();
     only_these_are_zero(volume, &[(0, SIZE)]).await;
-    assert!(stored(behind) < MIB);
+    assert!(stored(path) < MIB);
     volume.clear(SIZE, 0, Stability::Stable).await.unwrap();
     for (offset, length) in [
         (1, block),
@@ -104,21 +102,6 @@ fn a_file_in_memory() {
     let tmpfs = Tmpfs::new(2 * SIZE);
     let path = sparse_file(tmpfs.0.path(), SIZE);
     on_each_engine(async || exercise(&*open(&path, OpenOptions::default()), &path).await);
-}
-
-#[test]
-fn block_devices() {
-    if !is_root() {
-        return;
-    }
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = sparse_file(directory.path(), SIZE);
-    for sector in [512, 4096] {
-        let device = LoopDevice::new(&path, sector);
-        on_each_engine(async || {
-            exercise(&*open(&device.0, OpenOptions::default()), &path).await;
-        });
-    }
 }
 
 #[test]

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::common::{
-    LoopDevice, Mounted, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file,
-};
+use crate::common::{Mounted, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
 use volume::copy::{
     Cancelled, CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, copy,
 };
@@ -353,26 +351,5 @@ fn a_copy_is_cancelled_before_a_step() {
         assert!(matches!(ended, Err(CopyError::Cancelled(_))));
         // The first lock was for a clone, which this file system refused.
         assert_eq!((report.total_bytes(), steps.held.get()), (2 * MIB, 0));
-    });
-}
-
-#[test]
-fn a_device_and_a_file() {
-    if !is_root() {
-        return;
-    }
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let behind = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let device = LoopDevice::new(&sparse_file(behind.path(), SIZE), 512);
-    on_each_engine(async || {
-        let [source, _] = two(directory.path());
-        let other = open(&device.0, OpenOptions::default());
-        fill(&*source, 1).await;
-        let (report, _) = check(&range(&source, 1024, &other, 0, 5 * MIB)).await;
-        assert_eq!(
-            report.fallback_bytes[FallbackReason::Unsupported as usize],
-            5 * MIB
-        );
-        check(&range(&other, 0, &source, MIB, 5 * MIB)).await;
     });
 }

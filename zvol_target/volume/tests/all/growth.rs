@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
+use crate::common::{Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
 use volume::{Buffer, Growth, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 8 << 20;
@@ -63,22 +63,6 @@ fn a_file_overwrites_and_unmaps_but_takes_no_more() {
         exercise(Arc::clone(&volume)).await;
         let space = volume.space().await.unwrap().unwrap();
         assert!((MIB..=2 * MIB).contains(&space.used_bytes), "{space:?}");
-    });
-}
-
-/// A block device does not report its allocation: a block that is not all zeroes counts as allocated.
-#[test]
-fn a_device_without_a_map_is_read() {
-    if !is_root() {
-        return;
-    }
-    let tmpfs = Tmpfs::new(2 * SIZE);
-    let path = sparse_file(tmpfs.0.path(), SIZE);
-    let device = LoopDevice::new(&path, 512);
-    on_each_engine(|| async {
-        let volume = open(&device.0, OpenOptions::default());
-        volume.clear(0, SIZE, Stability::Stable).await.unwrap();
-        exercise(volume).await;
     });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading, writing and flushing on real files and devices, with each engine.
+//! Reading, writing and flushing on real files, with each engine.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use crate::common::{
     LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, set_direct, sparse_file,
 };
 use volume::engine::{self, EngineChoice, EngineError};
-use volume::{Buffer, Geometry, OpenOptions, Stability, Volume, VolumeError};
+use volume::{Buffer, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 16 << 20;
 
@@ -158,31 +158,6 @@ fn a_short_operation_does_not_wait_for_all_long_ones() {
 }
 
 #[test]
-fn block_device() {
-    if !is_root() {
-        return;
-    }
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let file = sparse_file(directory.path(), SIZE);
-    for sector in [512, 4096] {
-        let device = LoopDevice::new(&file, sector);
-        on_each_engine(async || {
-            let volume = open(&device.0, OpenOptions::default());
-            let Geometry {
-                size_bytes,
-                logical_block_bytes,
-                physical_block_bytes,
-            } = volume.geometry();
-            assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
-            assert!(physical_block_bytes >= sector);
-            exercise(&*volume).await;
-            refuses_ranges_that_do_not_fit(&*volume).await;
-            concurrently(volume).await;
-        });
-    }
-}
-
-#[test]
 fn file_in_memory() {
     if !is_root() {
         return;
@@ -285,13 +260,13 @@ fn dirty_pages_of_an_earlier_user_that_cannot_be_stored_fail_flushes() {
     if !is_root() {
         return;
     }
-    let tmpfs = Tmpfs::new(1 << 20);
-    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
     on_each_engine(async || {
-        let mut one_before = std::fs::File::options();
-        let one_before = one_before.write(true).open(&device.0).unwrap();
-        one_before.write_all_at(&pattern(2 << 20, 1), 0).unwrap();
-        let volume = open(&device.0, OpenOptions::default());
+        let ext4 = Ext4::with_too_little_space();
+        let path = sparse_file(ext4.directory.path(), SIZE / 2);
+        let mut earlier = std::fs::File::options();
+        let earlier = earlier.write(true).open(&path).unwrap();
+        earlier.write_all_at(&pattern(2 << 20, 1), 0).unwrap();
+        let volume = open(&path, OpenOptions::default());
         let flushed = volume.flush().await;
         assert!(
             matches!(flushed, Err(VolumeError::Device(_))),
@@ -544,7 +519,7 @@ impl Ext4 {
     }
 
     fn on(image: PathBuf, folder: impl Any) -> Self {
-        let device = LoopDevice::new(&image, 512);
+        let device = LoopDevice::new(&image);
         let directory = tempfile::tempdir().unwrap();
         for (program, arguments) in [
             ("mkfs.ext4", vec!["-q", "-N", "64", "-O", "^has_journal"]),

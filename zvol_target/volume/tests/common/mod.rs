@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shared by the tests on real files and devices.
+//! Shared by the tests on real files.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::File;
@@ -89,15 +89,9 @@ fn run(command: &mut Command) -> String {
 pub struct LoopDevice(pub PathBuf);
 
 impl LoopDevice {
-    pub fn new(file: &Path, sector: u32) -> Self {
-        let path = run(Command::new("losetup")
-            .args(["--find", "--show", "--sector-size", &sector.to_string()])
-            .arg(file));
+    pub fn new(file: &Path) -> Self {
+        let path = run(Command::new("losetup").args(["--find", "--show"]).arg(file));
         Self(path.into())
-    }
-
-    pub fn size_changed(&self) {
-        run(Command::new("losetup").arg("--set-capacity").arg(&self.0));
     }
 }
 
@@ -142,7 +136,7 @@ pub struct Mounted {
 impl Mounted {
     pub fn new(mkfs: &str, options: &[&str], bytes: u64) -> Self {
         let image = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let device = LoopDevice::new(&sparse_file(image.path(), bytes), 512);
+        let device = LoopDevice::new(&sparse_file(image.path(), bytes));
         let directory = tempfile::tempdir().unwrap();
         run(Command::new(mkfs).args(options).arg(&device.0));
         run(Command::new("mount").arg(&device.0).arg(directory.path()));
@@ -173,7 +167,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Switches the open volume at `path` to direct I/O, as block devices have it.
+/// Switches the open volume at `path` to direct I/O, as zvols have it.
 pub fn set_direct(path: &Path) {
     for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
         if !std::fs::read_link(entry.path()).is_ok_and(|opened| opened == path) {

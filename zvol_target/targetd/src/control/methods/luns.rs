@@ -41,7 +41,6 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
             shown["state"] = json!("serving");
             shown["backend"] = json!(match backend {
                 Backend::File => "file",
-                Backend::Block => "block",
                 Backend::Zvol => "zvol",
             });
             shown["size_bytes"] = json!(geometry.size_bytes);
