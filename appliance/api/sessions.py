@@ -76,8 +76,13 @@ def reset_administrator(call: Call, body: SetupCreate) -> UserResponse:
 
     Ends the admin's sessions and tokens.
     """
-    file = call.context.configuration.reset_code  # its 160 random bits need no delays, which others at this address could cause
-    access.check_reset(file, body.code)
+    file = call.context.configuration.reset_code
+    try:
+        access.check_reset(file, body.code)
+    except UnauthenticatedError:  # only wrong codes wait: others at this address must not delay root
+        with call.context.store.session() as session:
+            access.count_attempt(session, "setup", call.address)
+        raise
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
         user = access.reset_admin(session, body.name, password_hash)

@@ -67,7 +67,12 @@ def test_the_first_administrator_is_made_by_the_first_start(appliance: Appliance
     assert reset(appliance).status_code == 409 and appliance.get("/setup") == {"needed": True}
 
 
+def test_guesses_wait(appliance: Appliance) -> None:
+    appliance.service.context.configuration.reset_code.write_text("another code")
+    assert [reset(appliance).status_code for _ in range(8)][-1] == 429
+
+
 def test_wrong_logins_from_the_same_address_do_not_delay_it(appliance: Appliance) -> None:
-    assert [log_in(appliance, f"user{number}", "wrong") for number in range(25)][-1] == 429
+    assert [log_in(appliance, f"user{number}", "wrong") for number in range(25)][-1] == 429 == reset(appliance).status_code
     appliance.service.context.configuration.reset_code.write_text(CODE)
     assert reset(appliance).status_code == 200
