@@ -142,11 +142,15 @@ class Datasets(Core):
                 act()
                 return
             except errors.DatasetBusy:
-                commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
-                who = self.who(name)
+                who = self._who_after_udev(name)
                 if attempt + 1 == _BUSY_TRIES or any(not _is_udev(holder) for holder in who):
                     raise errors.DatasetBusy(name, who) from None
                 time.sleep(0.1 * attempt)
+
+    def _who_after_udev(self, name: str) -> tuple[str, ...]:
+        """Holders once udev's queue is empty: programs that it runs, or has just forked, have other names."""
+        commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
+        return self.who(name)
 
     def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
         names.new_dataset_name(name)
@@ -173,7 +177,7 @@ class Datasets(Core):
                 raise errors.SnapshotHeld(snapshot, self._tags(snapshot))
         if snapshots:
             # Otherwise both would be refused only after the snapshots are destroyed.
-            who = self.who(name)
+            who = self.who(name) and self._who_after_udev(name)
             if any(not _is_udev(holder) for holder in who):
                 raise errors.DatasetBusy(name, who)
             self.destroy_snapshots(snapshots)
