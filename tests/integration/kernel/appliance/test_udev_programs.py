@@ -14,6 +14,8 @@ from appliance.zfs.kernel import KernelEngine
 
 RULE = Path("/run/udev/rules.d/90-slow-program.rules")
 
+FILE = Path("/dev/shm/opened")
+
 
 @pytest.fixture
 def slow_program() -> Iterator[None]:
@@ -26,9 +28,20 @@ def slow_program() -> Iterator[None]:
     run("udevadm", "control", "--reload")
 
 
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """Of a file in memory."""
+    with FILE.open("wb") as file:
+        file.truncate(1 << 30)
+    pool = Pool("opened", str(FILE))
+    yield pool
+    pool.destroy()
+    FILE.unlink()
+
+
 @pytest.mark.usefixtures("slow_program")
 def test_a_volume_with_snapshots_is_destroyed(pool: Pool) -> None:
-    name = f"{pool.name}/opened"
+    name = f"{pool.name}/volume"
     run("zfs", "create", "-V", "16M", name)
     engine = KernelEngine()
     engine.snapshot([f"{name}@s"])
