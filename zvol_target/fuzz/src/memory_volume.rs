@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
+use volume::{
+    Buffer, Geometry, LOGICAL_BLOCK_BYTES, LocalBoxFuture, Stability, Volume, VolumeError,
+};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -21,7 +23,6 @@ type Pages = HashMap<u64, Box<[u8; PAGE_BYTES]>>;
 
 pub(crate) struct MemoryVolume {
     size_bytes: AtomicU64,
-    logical_block_bytes: u32,
     read_only: bool,
     pages: Mutex<Pages>,
     /// One byte per operation, repeated: bits 0 to 2 are the number of polls that return pending, bits 5 to 7 the failure.
@@ -30,15 +31,9 @@ pub(crate) struct MemoryVolume {
 }
 
 impl MemoryVolume {
-    pub(crate) fn new(
-        size_bytes: u64,
-        logical_block_bytes: u32,
-        read_only: bool,
-        plan: &[u8],
-    ) -> Arc<Self> {
+    pub(crate) fn new(size_bytes: u64, read_only: bool, plan: &[u8]) -> Arc<Self> {
         Arc::new(Self {
             size_bytes: AtomicU64::new(size_bytes),
-            logical_block_bytes,
             read_only,
             pages: Mutex::default(),
             plan: plan.to_vec(),
@@ -71,7 +66,7 @@ impl MemoryVolume {
 
     /// Adds blocks; volumes only grow.
     pub(crate) fn grow(&self, blocks: u64) {
-        let bytes = blocks * u64::from(self.logical_block_bytes);
+        let bytes = blocks * u64::from(LOGICAL_BLOCK_BYTES);
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -101,7 +96,7 @@ impl MemoryVolume {
     }
 
     fn check(&self, offset: u64, length: usize) {
-        let block = u64::from(self.logical_block_bytes);
+        let block = u64::from(LOGICAL_BLOCK_BYTES);
         let length_bytes = length as u64;
         assert!(
             length <= MOST_OPERATION_BYTES
@@ -138,7 +133,6 @@ impl Volume for MemoryVolume {
     fn geometry(&self) -> Geometry {
         Geometry {
             size_bytes: self.size_bytes.load(Ordering::Relaxed),
-            logical_block_bytes: self.logical_block_bytes,
             physical_block_bytes: 16384,
         }
     }

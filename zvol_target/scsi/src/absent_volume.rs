@@ -18,7 +18,6 @@ impl Volume for AbsentVolume {
     fn geometry(&self) -> Geometry {
         Geometry {
             size_bytes: 0,
-            logical_block_bytes: 512,
             physical_block_bytes: 512,
         }
     }

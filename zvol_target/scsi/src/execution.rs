@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use volume::{Buffer, VolumeError};
+use volume::{Buffer, LOGICAL_BLOCK_BYTES, VolumeError};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::{BlockRange, Cdb};
@@ -115,7 +115,6 @@ pub(crate) struct Execution<'a> {
 pub(crate) struct ByteRange {
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    pub(crate) block_bytes: u32,
 }
 
 impl ByteRange {
@@ -211,21 +210,17 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// [`Failure`] as described, or if the transfer failed or the task was aborted.
-    pub(crate) async fn receive_blocks(
-        &mut self,
-        length: u32,
-        block_bytes: u32,
-    ) -> Result<Buffer, Failure> {
+    pub(crate) async fn receive_blocks(&mut self, length: u32) -> Result<Buffer, Failure> {
         let data = self.receive(length).await?;
-        self.whole_blocks(data, block_bytes)
+        self.whole_blocks(data)
     }
 
     /// Returns `data`, unless its last block is partial.
     ///
     /// # Errors
     /// As in [`Execution::receive_blocks`].
-    pub(crate) fn whole_blocks(&self, data: Buffer, block_bytes: u32) -> Result<Buffer, Failure> {
-        if data.len() % block_bytes as usize != 0 {
+    pub(crate) fn whole_blocks(&self, data: Buffer) -> Result<Buffer, Failure> {
+        if data.len() % LOGICAL_BLOCK_BYTES as usize != 0 {
             let key = if self.bytes == 0 {
                 SenseKey::IllegalRequest
             } else {
@@ -387,12 +382,11 @@ pub(crate) fn volume_sense(
 
 /// `blocks` blocks from `address` in bytes, if all exist. Zero blocks at the end of the volume are valid.
 fn byte_range(capacity: Capacity, address: u64, blocks: u64) -> Result<ByteRange, Sense> {
-    let block_bytes = capacity.block_bytes();
+    let block_bytes = u64::from(LOGICAL_BLOCK_BYTES);
     match address.checked_add(blocks) {
         Some(end) if end <= capacity.blocks() => Ok(ByteRange {
-            offset: address * u64::from(block_bytes),
-            length: blocks * u64::from(block_bytes),
-            block_bytes,
+            offset: address * block_bytes,
+            length: blocks * block_bytes,
         }),
         _ => Err(Sense::address_out_of_range(address.max(capacity.blocks()))),
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use volume::{Geometry, Volume};
+use volume::{Geometry, LOGICAL_BLOCK_BYTES, Volume};
 
 use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
@@ -39,20 +39,11 @@ pub struct LogicalUnitOptions {
 /// Why a volume cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogicalUnitError {
-    /// Logical blocks that hosts do not support.
-    #[error("a logical block of {0} bytes is not supported: it must be 512 or 4096 bytes")]
-    LogicalBlock(u32),
     /// A value that the Block Limits page cannot express.
     #[error(
-        "a physical block of {physical} bytes is not supported: it must be a power of two from the logical block \
-         ({logical} bytes) to 32768 times that"
+        "a physical block of {0} bytes is not supported: it must be a power of two from {LOGICAL_BLOCK_BYTES} bytes to 16 MiB"
     )]
-    PhysicalBlock {
-        /// Bytes of a physical block.
-        physical: u32,
-        /// Bytes of a logical block.
-        logical: u32,
-    },
+    PhysicalBlock(u32),
     /// No logical block.
     #[error("the volume of {0} bytes is smaller than one logical block")]
     Empty(u64),
@@ -101,19 +92,15 @@ impl LogicalUnit {
         const MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK: u32 = 1 << 15;
         let Geometry {
             size_bytes,
-            logical_block_bytes: logical,
             physical_block_bytes: physical,
         } = volume.geometry();
-        if !matches!(logical, 512 | 4096) {
-            return Err(LogicalUnitError::LogicalBlock(logical));
-        }
         let expressible = physical.is_power_of_two()
-            && physical >= logical
-            && physical / logical <= MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK;
+            && physical >= LOGICAL_BLOCK_BYTES
+            && physical / LOGICAL_BLOCK_BYTES <= MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK;
         if !expressible {
-            return Err(LogicalUnitError::PhysicalBlock { physical, logical });
+            return Err(LogicalUnitError::PhysicalBlock(physical));
         }
-        if size_bytes < u64::from(logical) {
+        if size_bytes < u64::from(LOGICAL_BLOCK_BYTES) {
             return Err(LogicalUnitError::Empty(size_bytes));
         }
         Ok(Self::with(volume, options, true))
@@ -222,8 +209,7 @@ impl LogicalUnit {
         let (present, past) = (self.volume.geometry(), old.volume.geometry());
         let protection = self.write_protection() != old.write_protection();
         let product = self.options.product != old.options.product;
-        let limits = present.logical_block_bytes != past.logical_block_bytes
-            || present.physical_block_bytes != past.physical_block_bytes
+        let limits = present.physical_block_bytes != past.physical_block_bytes
             || self.volume.atomic_write_bytes() != old.volume.atomic_write_bytes()
             // Also LBPME of READ CAPACITY(16).
             || self.unmap_granularity() != old.unmap_granularity();
@@ -422,17 +408,13 @@ impl std::fmt::Debug for LogicalUnit {
 pub(crate) struct Capacity(Geometry);
 
 impl Capacity {
-    pub(crate) fn block_bytes(self) -> u32 {
-        self.0.logical_block_bytes
-    }
-
     pub(crate) fn blocks(self) -> u64 {
-        self.0.size_bytes / u64::from(self.0.logical_block_bytes)
+        self.0.size_bytes / u64::from(LOGICAL_BLOCK_BYTES)
     }
 
     /// Logical blocks that the volume writes without reading first: OPTIMAL TRANSFER LENGTH GRANULARITY.
     pub(crate) fn granularity(self) -> u32 {
-        self.0.physical_block_bytes / self.0.logical_block_bytes
+        self.0.physical_block_bytes / LOGICAL_BLOCK_BYTES
     }
 
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT, for physical blocks of 4096 bytes or of one logical block.
@@ -444,8 +426,7 @@ impl Capacity {
         if self.0.physical_block_bytes < PHYSICAL_BLOCK_BYTES {
             return 0;
         }
-        // A logical block has 512 or 4096 bytes.
-        (PHYSICAL_BLOCK_BYTES / self.0.logical_block_bytes).trailing_zeros() as u8
+        (PHYSICAL_BLOCK_BYTES / LOGICAL_BLOCK_BYTES).trailing_zeros() as u8
     }
 }
 

@@ -15,9 +15,9 @@ use crate::growth;
 use crate::ioctl::clone_file_range;
 use crate::open::{OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
-use crate::{Extent, Geometry, LocalBoxFuture, SharePermit, Space, VolumeError};
-
-const LOGICAL_BLOCK_BYTES: u32 = 512;
+use crate::{
+    Extent, Geometry, LOGICAL_BLOCK_BYTES, LocalBoxFuture, SharePermit, Space, VolumeError,
+};
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems that store data only in memory.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -30,7 +30,7 @@ const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
 
 /// A volume on a regular file, through the page cache, locked with flock(2).
 ///
-/// The logical block is 512 bytes. The physical block is the file system's preference (`st_blksize`; on ZFS the record size).
+/// The physical block is the file system's preference (`st_blksize`; on ZFS the record size).
 pub struct FileVolume {
     store: Store,
     on_zfs: bool,
@@ -50,10 +50,7 @@ impl FileVolume {
             return Err(Problem::Empty);
         }
         if size_bytes % u64::from(LOGICAL_BLOCK_BYTES) != 0 {
-            return Err(Problem::PartialBlock {
-                size_bytes,
-                logical_block_bytes: LOGICAL_BLOCK_BYTES,
-            });
+            return Err(Problem::PartialBlock { size_bytes });
         }
         let statistics =
             fstatfs(&file).map_err(|error| Problem::system("fstatfs")(error.into()))?;
@@ -65,7 +62,6 @@ impl FileVolume {
         let facts = Facts {
             geometry: Geometry {
                 size_bytes,
-                logical_block_bytes: LOGICAL_BLOCK_BYTES,
                 physical_block_bytes,
             },
             clearing: Clearing::new(

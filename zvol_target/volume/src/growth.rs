@@ -334,7 +334,6 @@ mod tests {
         fn geometry(&self) -> Geometry {
             Geometry {
                 size_bytes: 4 * BLOCK,
-                logical_block_bytes: 512,
                 physical_block_bytes: BLOCK as u32,
             }
         }

@@ -2,7 +2,7 @@
 //! The storage behind a logical unit.
 //!
 //! [`Volume`] is the second of the target's two traits. `scsi` calls it; this crate knows nothing of SCSI or iSCSI. Offsets and
-//! lengths are in bytes. The caller converts logical block addresses.
+//! lengths are in bytes, whole logical blocks. The caller converts logical block addresses.
 //!
 //! Futures of a volume belong to the reactor thread that polls them (they are not `Send`). An operation completes on the thread
 //! that submitted it, without a hand-off; see [`engine`].
@@ -41,13 +41,14 @@ use copy::{CloneEnd, CloneRefusal, CloneStep};
 /// A future that must stay on its reactor thread.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+/// Smallest addressable unit of every volume. A zvol has no other.
+pub const LOGICAL_BLOCK_BYTES: u32 = 512;
+
 /// Sizes of a volume, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Capacity; a multiple of `logical_block_bytes`.
+    /// Capacity; a multiple of [`LOGICAL_BLOCK_BYTES`].
     pub size_bytes: u64,
-    /// Smallest addressable unit: 512 or 4096.
-    pub logical_block_bytes: u32,
     /// Unit that the backend writes without reading first (volblocksize of a zvol): a power-of-two multiple of the logical block.
     pub physical_block_bytes: u32,
 }
@@ -95,7 +96,7 @@ pub enum VolumeError {
 /// Concurrent operations that overlap are not ordered, as in POSIX. Dropping a future abandons only its result: the operation
 /// runs to its end.
 pub trait Volume: Send + Sync {
-    /// Current sizes. The capacity can grow between two calls. The block sizes never change.
+    /// Current sizes. The capacity can grow between two calls. The physical block never changes.
     fn geometry(&self) -> Geometry;
 
     /// Reads the size of the backing store. After a resize, [`Volume::geometry`] returns the new capacity from now on.
@@ -160,8 +161,8 @@ pub trait Volume: Send + Sync {
         None
     }
 
-    /// Space allocation of the range. Returns 1 to `most` extents in ascending order, from the beginning of the range. Neighbours
-    /// differ. An [`Allocation::Hole`] certainly reads as zeroes.
+    /// Space allocation of the range. Returns 1 to `most` extents of whole logical blocks in ascending order, from the beginning
+    /// of the range. Neighbours differ. An [`Allocation::Hole`] certainly reads as zeroes.
     ///
     /// # Errors
     /// The errors of [`Volume::read`].

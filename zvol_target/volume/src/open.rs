@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, major, minor};
 
-use crate::{FileVolume, Volume, ZvolVolume};
+use crate::{FileVolume, LOGICAL_BLOCK_BYTES, Volume, ZvolVolume};
 
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,13 +69,11 @@ pub enum Problem {
     Empty,
     /// The size is not a multiple of the logical block.
     #[error(
-        "its size of {size_bytes} bytes is not a multiple of {logical_block_bytes}; correct it with truncate -s"
+        "its size of {size_bytes} bytes is not a multiple of {LOGICAL_BLOCK_BYTES}; correct it with truncate -s"
     )]
     PartialBlock {
         /// Size found.
         size_bytes: u64,
-        /// Logical block.
-        logical_block_bytes: u32,
     },
     /// Any other error of the system.
     #[error("{doing}: {error}")]

@@ -17,8 +17,8 @@ use crate::growth;
 use crate::open::{OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
 use crate::{
-    Allocation, BlockUsage, Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, VolumeError,
-    buffer, zfs, zvol_clone,
+    Allocation, BlockUsage, Buffer, Extent, Geometry, LOGICAL_BLOCK_BYTES, LocalBoxFuture,
+    SharePermit, VolumeError, buffer, zfs, zvol_clone,
 };
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened with `O_EXCL`: a zvol that is mounted, or has another exclusive user, is
@@ -171,9 +171,13 @@ const ATOMIC_WRITE_BYTES: u32 = 4096;
 
 /// Sizes as the zvol reports them: BLKSSZGET, BLKPBSZGET (the volblocksize).
 fn geometry(file: &File) -> io::Result<Geometry> {
+    let logical_block_bytes = ioctl_blksszget(file)?;
+    if logical_block_bytes != LOGICAL_BLOCK_BYTES {
+        let other = format!("logical blocks of {logical_block_bytes} bytes are not supported");
+        return Err(io::Error::other(other));
+    }
     Ok(Geometry {
         size_bytes: size(file)?,
-        logical_block_bytes: ioctl_blksszget(file)?,
         physical_block_bytes: ioctl_blkpbszget(file)?,
     })
 }

@@ -154,11 +154,10 @@ impl Host {
         }
     }
 
-    /// Kinds: a write-through disk, a disk with cache and 4096-byte blocks, a read-only disk.
+    /// Kinds: a write-through disk, a disk with cache, a read-only disk.
     fn unit(&mut self, number: u16, kind: u8) -> LogicalUnit {
-        let block = if kind & 1 != 0 { 4096 } else { 512 };
         let read_only = kind & 2 != 0;
-        let volume = MemoryVolume::new(64 << 20, block, read_only && kind & 4 != 0, &self.plan);
+        let volume = MemoryVolume::new(64 << 20, read_only && kind & 4 != 0, &self.plan);
         self.volumes.push(Arc::clone(&volume));
         LogicalUnit::new(volume, options(number, kind)).expect("a valid geometry")
     }

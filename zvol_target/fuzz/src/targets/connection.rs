@@ -119,7 +119,7 @@ async fn converse(input: &mut Input<'_>) {
 fn site(plan: &[u8]) -> (Site, Arc<MemoryVolume>) {
     let product = ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII");
     let device = Device::new(product.clone());
-    let volume = MemoryVolume::new(64 << 20, 512, false, plan);
+    let volume = MemoryVolume::new(64 << 20, false, plan);
     for number in 0..2 {
         let options = LogicalUnitOptions {
             uuid: [number as u8 + 1; 16],

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Vital product data pages of SBC-4: Block Limits, Block Device Characteristics, Logical Block Provisioning.
 
+use volume::LOGICAL_BLOCK_BYTES;
+
 use crate::commands::{unmap, write_atomic, write_same};
 use crate::execution::{Execution, MAXIMUM_TRANSFER_BYTES};
 use crate::offload::Offload;
@@ -17,19 +19,18 @@ const OPTIMAL_TRANSFER_BYTES: u32 = 4 << 20;
 pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     const UGAVALID: u32 = 1 << 31;
     let capacity = execution.unit.capacity();
-    let block_bytes = capacity.block_bytes();
-    let maximum = MAXIMUM_TRANSFER_BYTES / block_bytes;
+    let maximum = MAXIMUM_TRANSFER_BYTES / LOGICAL_BLOCK_BYTES;
     let granularity = capacity.granularity();
     let mut page = vec![0; 60];
     page[1] = MAXIMUM_COMPARE_AND_WRITE_LENGTH;
     page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
     let mut set = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_be_bytes());
     set(4, maximum);
-    set(8, OPTIMAL_TRANSFER_BYTES / block_bytes);
+    set(8, OPTIMAL_TRANSFER_BYTES / LOGICAL_BLOCK_BYTES);
     if let Some(granule) = execution.unmap_granularity() {
         set(16, unmap::MAXIMUM_LBA_COUNT);
         set(20, unmap::MAXIMUM_BLOCK_DESCRIPTOR_COUNT);
-        set(24, (granule / block_bytes).max(1));
+        set(24, (granule / LOGICAL_BLOCK_BYTES).max(1));
         // Aligned to the start of the volume.
         set(28, UGAVALID);
     }
@@ -65,8 +66,7 @@ pub(crate) fn logical_block_provisioning(execution: &Execution) -> Vec<u8> {
     if execution.unmap_granularity().is_none() {
         return vec![0; 4];
     }
-    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
-    let exponent = (THRESHOLD_SET_BYTES / block_bytes).ilog2() as u8;
+    let exponent = (THRESHOLD_SET_BYTES / u64::from(LOGICAL_BLOCK_BYTES)).ilog2() as u8;
     let write_same = if execution.offloads.contains(Offload::WriteSame) {
         LBPWS | LBPWS10
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SEND DIAGNOSTIC (SPC-5).
 
-use volume::Buffer;
+use volume::{Buffer, LOGICAL_BLOCK_BYTES};
 
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
@@ -20,11 +20,12 @@ pub(crate) async fn send_diagnostic(execution: &mut Execution<'_>) -> Result<Rep
         return Ok(Reply::default());
     }
     let capacity = execution.unit.capacity();
-    let block_bytes = capacity.block_bytes();
-    let last = capacity.blocks().saturating_sub(1) * u64::from(block_bytes);
+    let last = capacity.blocks().saturating_sub(1) * u64::from(LOGICAL_BLOCK_BYTES);
     let volume = &execution.unit.volume;
     for offset in [0, last] {
-        let read = volume.read(offset, Buffer::new(block_bytes as usize)).await;
+        let read = volume
+            .read(offset, Buffer::new(LOGICAL_BLOCK_BYTES as usize))
+            .await;
         read.map_err(|error| failed(execution, &error))?;
     }
     if execution.unit.write_protection().is_none() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GET LBA STATUS(16) (SBC-4).
 
-use volume::{Allocation, Extent};
+use volume::{Allocation, Extent, LOGICAL_BLOCK_BYTES};
 
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
@@ -88,7 +88,7 @@ async fn runs(
     end: u64,
     most: usize,
 ) -> Result<Vec<Run>, Failure> {
-    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+    let block_bytes = u64::from(LOGICAL_BLOCK_BYTES);
     let mut runs: Vec<Run> = Vec::new();
     let mut at = address;
     for _ in 0..MOST_QUESTIONS {
@@ -105,7 +105,7 @@ async fn runs(
         })?;
         execution.check_aborted()?;
         let before = at;
-        for run in in_blocks(&extents, block_bytes, at, end) {
+        for run in in_blocks(&extents, at, end) {
             at += run.blocks;
             let count = runs.len();
             match runs.last_mut() {
@@ -127,31 +127,22 @@ async fn runs(
     Ok(runs)
 }
 
-/// Converts consecutive extents from the block `at` on to runs of blocks below `end`. A block that is only partly a hole is
-/// mapped.
-fn in_blocks(extents: &[Extent], block_bytes: u64, at: u64, end: u64) -> Vec<Run> {
+/// Converts consecutive extents from the block `at` on to runs of blocks below `end`.
+fn in_blocks(extents: &[Extent], at: u64, end: u64) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = at;
-    let mut push = |to: u64, status| {
-        let to = to.min(end);
+    for extent in extents {
+        let behind = extent.offset.saturating_add(extent.length);
+        let to = (behind / u64::from(LOGICAL_BLOCK_BYTES)).min(end);
         if to > at {
             runs.push(Run {
                 blocks: to - at,
-                status,
+                status: match extent.allocation {
+                    Allocation::Hole => ProvisioningStatus::Deallocated,
+                    _ => ProvisioningStatus::Mapped,
+                },
             });
             at = to;
-        }
-    };
-    for extent in extents {
-        let ends = extent.offset.saturating_add(extent.length);
-        if extent.allocation == Allocation::Hole {
-            push(
-                extent.offset.div_ceil(block_bytes),
-                ProvisioningStatus::Mapped,
-            );
-            push(ends / block_bytes, ProvisioningStatus::Deallocated);
-        } else {
-            push(ends.div_ceil(block_bytes), ProvisioningStatus::Mapped);
         }
     }
     runs
@@ -162,33 +153,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partial_hole_is_mapped() {
+    fn extents_become_runs_up_to_the_end() {
         let extent = |offset, length, allocation| Extent {
             offset,
             length,
             allocation,
         };
         let extents = [
-            extent(1024, 1000, Allocation::Hole),
-            extent(2024, 100, Allocation::Allocated),
-            extent(2124, 5000, Allocation::Hole),
-            extent(7124, 40, Allocation::Unknown),
+            extent(1024, 1024, Allocation::Hole),
+            extent(2048, 512, Allocation::Allocated),
+            extent(2560, 4096, Allocation::Unknown),
         ];
         let run = |blocks, status| Run { blocks, status };
         assert_eq!(
-            in_blocks(&extents, 512, 2, 100),
+            in_blocks(&extents, 2, 6),
             [
-                run(1, ProvisioningStatus::Deallocated),
-                run(2, ProvisioningStatus::Mapped),
-                run(8, ProvisioningStatus::Deallocated),
+                run(2, ProvisioningStatus::Deallocated),
                 run(1, ProvisioningStatus::Mapped),
-            ]
-        );
-        assert_eq!(
-            in_blocks(&extents, 512, 2, 4),
-            [
-                run(1, ProvisioningStatus::Deallocated),
-                run(1, ProvisioningStatus::Mapped)
+                run(1, ProvisioningStatus::Mapped),
             ]
         );
     }

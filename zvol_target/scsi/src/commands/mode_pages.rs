@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use volume::LOGICAL_BLOCK_BYTES;
+
 use crate::logical_unit::{Capacity, LogicalUnit};
 use crate::provisioning::{Resource, threshold_sets};
 
@@ -148,11 +150,11 @@ pub(crate) fn block_descriptor(capacity: Capacity, long: bool) -> Vec<u8> {
     if long {
         let mut descriptor = vec![0; 16];
         descriptor[..8].copy_from_slice(&capacity.blocks().to_be_bytes());
-        descriptor[12..].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+        descriptor[12..].copy_from_slice(&LOGICAL_BLOCK_BYTES.to_be_bytes());
         descriptor
     } else {
         let blocks = u32::try_from(capacity.blocks()).unwrap_or(u32::MAX);
-        // LOGICAL BLOCK LENGTH is the low three bytes: 512 or 4096.
-        [blocks.to_be_bytes(), capacity.block_bytes().to_be_bytes()].concat()
+        // LOGICAL BLOCK LENGTH is the low three bytes.
+        [blocks.to_be_bytes(), LOGICAL_BLOCK_BYTES.to_be_bytes()].concat()
     }
 }

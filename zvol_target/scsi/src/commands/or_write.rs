@@ -14,7 +14,7 @@ pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Fai
     execution.require_writable()?;
     execution.data_out_required = range.length;
     for (offset, length) in range.short_chunks() {
-        let mut data = execution.receive_blocks(length, range.block_bytes).await?;
+        let mut data = execution.receive_blocks(length).await?;
         let received = data.len();
         if received > 0 {
             let _alone = execution.hold_exclusive(offset, received as u64).await?;

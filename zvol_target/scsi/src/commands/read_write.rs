@@ -4,7 +4,7 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use volume::{Buffer, Stability};
+use volume::{Buffer, LOGICAL_BLOCK_BYTES, Stability};
 
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
@@ -21,7 +21,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     let room = u64::from(execution.data_in_buffer_size);
     let length = range
         .length
-        .min(room.next_multiple_of(u64::from(range.block_bytes)));
+        .min(room.next_multiple_of(u64::from(LOGICAL_BLOCK_BYTES)));
     if length == 0 {
         return Ok(Reply {
             data_in: None,
@@ -50,7 +50,7 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
     let Some((mut offset, mut length)) = chunks.next() else {
         return Ok(Reply::default());
     };
-    let mut data = execution.receive_blocks(length, range.block_bytes).await?;
+    let mut data = execution.receive_blocks(length).await?;
     loop {
         let is_whole = data.len() == length as usize;
         let Some((next_offset, next_length)) = chunks.next().filter(|_| is_whole) else {
@@ -61,7 +61,7 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
         };
         // Receive the next part while this one is written.
         data = execution
-            .write_and_receive((offset, data), next_length, range.block_bytes)
+            .write_and_receive((offset, data), next_length)
             .await?;
         (offset, length) = (next_offset, next_length);
     }
@@ -98,11 +98,10 @@ impl Execution<'_> {
         &mut self,
         (offset, data): (u64, Buffer),
         length: u32,
-        block_bytes: u32,
     ) -> Result<Buffer, Failure> {
         let Some(receive) = self.data_out.receive_ahead(length) else {
             self.write_held(offset, data).await?;
-            return self.receive_blocks(length, block_bytes).await;
+            return self.receive_blocks(length).await;
         };
         let written = data.len() as u64;
         let (unit, task) = (self.unit, self.task);
@@ -127,7 +126,7 @@ impl Execution<'_> {
         let received = received.ok_or(Aborted)??;
         let mut data = received?;
         data.truncate(length as usize);
-        self.whole_blocks(data, block_bytes)
+        self.whole_blocks(data)
     }
 
     /// Writes data of Data-Out to the volume, and counts it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VERIFY and WRITE AND VERIFY of 10, 12 and 16 bytes (SBC-4).
 
-use volume::{Buffer, Stability};
+use volume::{Buffer, LOGICAL_BLOCK_BYTES, Stability};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
@@ -53,7 +53,7 @@ pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failu
             let range = execution.transfer_range()?;
             execution.data_out_required = range.length;
             for (offset, length) in range.short_chunks() {
-                let data = execution.receive_blocks(length, range.block_bytes).await?;
+                let data = execution.receive_blocks(length).await?;
                 execution.compare(offset, &data).await?;
                 execution.bytes += data.len() as u64;
                 if data.len() < length as usize {
@@ -71,10 +71,8 @@ async fn compare_each(execution: &mut Execution<'_>) -> Result<(), Failure> {
     if range.length == 0 {
         return Ok(());
     }
-    execution.data_out_required = u64::from(range.block_bytes);
-    let pattern = execution
-        .receive_blocks(range.block_bytes, range.block_bytes)
-        .await?;
+    execution.data_out_required = u64::from(LOGICAL_BLOCK_BYTES);
+    let pattern = execution.receive_blocks(LOGICAL_BLOCK_BYTES).await?;
     if pattern.is_empty() {
         return Ok(());
     }
@@ -107,7 +105,7 @@ pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Re
     execution.require_writable()?;
     execution.data_out_required = range.length;
     for (offset, length) in range.short_chunks() {
-        let data = execution.receive_blocks(length, range.block_bytes).await?;
+        let data = execution.receive_blocks(length).await?;
         let received = data.len();
         if received > 0 {
             let _held = execution.hold_for_write(offset, received as u64).await?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! WRITE ATOMIC(16) (SBC-4).
 
-use volume::Stability;
+use volume::{LOGICAL_BLOCK_BYTES, Stability};
 
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::Sense;
@@ -10,7 +10,7 @@ use crate::sense::Sense;
 pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
     let bytes = execution.unit.volume.atomic_write_bytes()?;
     // Both are powers of two.
-    let blocks = bytes / execution.unit.capacity().block_bytes();
+    let blocks = bytes / LOGICAL_BLOCK_BYTES;
     (blocks > 0).then_some(blocks)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! WRITE SAME(10) and (16) (SBC-4).
 
-use volume::{Buffer, Stability};
+use volume::{Buffer, LOGICAL_BLOCK_BYTES, Stability};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::BlockRange;
@@ -37,7 +37,7 @@ pub(crate) async fn write_same(execution: &mut Execution<'_>) -> Result<Reply, F
     let block = if without_data {
         None
     } else {
-        let block = execution.receive_exactly(range.block_bytes).await?;
+        let block = execution.receive_exactly(LOGICAL_BLOCK_BYTES).await?;
         block.iter().any(|&byte| byte != 0).then_some(block)
     };
     match block {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use proptest::prelude::*;
-use volume::{Geometry, Stability, VolumeError};
+use volume::{Stability, VolumeError};
 
 use super::{
     BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT, block_16,
@@ -152,23 +152,6 @@ fn a_full_volume_says_so() {
         initiator.code(&compare_and_write(0, 1), &data),
         (7, 0x27, 7)
     );
-}
-
-#[test]
-fn large_blocks() {
-    let geometry = Geometry {
-        size_bytes: 4 << 20,
-        logical_block_bytes: 4096,
-        physical_block_bytes: 16384,
-    };
-    let volume = RamVolume::with_geometry(geometry);
-    let initiator = Initiator::new(&volume, options());
-    let new = pattern(5, 255 * 8);
-    initiator.send(
-        &compare_and_write(1, 255),
-        &both(&vec![0; 255 * 4096], &new),
-    );
-    assert_eq!(volume.bytes(4096, 255 * 4096), new);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use volume::{Buffer, Geometry, Stability, VolumeError};
+use volume::{Buffer, Stability, VolumeError};
 
 use super::{
     BLOCKS, Broken, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT,
@@ -56,21 +56,6 @@ fn zero_is_256_blocks_for_the_short_commands_only() {
     assert_eq!(initiator.data(&[0x08, 0, 1, 0, 0, 0]), data);
     assert_eq!(initiator.data(&read_10(0, 0)), []);
     initiator.send(&write_10(0, 0), &[]);
-}
-
-#[test]
-fn blocks_of_4096_bytes() {
-    let geometry = Geometry {
-        size_bytes: 1 << 20,
-        logical_block_bytes: 4096,
-        physical_block_bytes: 65536,
-    };
-    let volume = RamVolume::with_geometry(geometry);
-    let initiator = Initiator::new(&volume, options());
-    let data = pattern(7, 16);
-    initiator.send(&write_10(254, 2), &data);
-    assert_eq!(volume.bytes(254 * 4096, 2 * 4096), data);
-    assert_eq!(initiator.code(&read_10(255, 2), &[]), OUT_OF_RANGE);
 }
 
 #[test]

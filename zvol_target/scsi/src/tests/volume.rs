@@ -66,7 +66,6 @@ impl RamVolume {
     pub(crate) fn new(blocks: u64) -> Arc<Self> {
         Self::with_geometry(Geometry {
             size_bytes: blocks * 512,
-            logical_block_bytes: 512,
             physical_block_bytes: 16384,
         })
     }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use volume::{Geometry, Stability, VolumeError};
+use volume::{Stability, VolumeError};
 
 use super::{
-    BLOCKS, Event, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT, block_10, block_16, has_status,
-    is_aborted, manage, options, pattern, poll, seen, write_10,
+    BLOCKS, Event, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT, block_10, block_16, is_aborted,
+    manage, options, pattern, poll, seen, write_10,
 };
 use crate::sam::{Status, TaskAttribute, TaskManagementFunction};
 use crate::{Family, Provisioning};
@@ -239,24 +239,6 @@ fn between_its_steps_it_can_be_aborted() {
         assert_eq!(volume.events().len(), 1);
         volume.release(1 << 20);
     }
-}
-
-#[test]
-fn large_blocks() {
-    let volume = RamVolume::with_geometry(Geometry {
-        size_bytes: 1 << 20,
-        logical_block_bytes: 4096,
-        physical_block_bytes: 65536,
-    });
-    let initiator = Initiator::new(&volume, options());
-    let block = pattern(3, 8);
-    initiator.send(&block_10(0x41, 0, 1, 20), &block);
-    assert_eq!(volume.bytes(4096, 20 * 4096), block.repeat(20));
-    let short = initiator.run_with(&block_10(0x41, 0, 1, 20), Sent::boxed(&block[..512]));
-    assert!(has_status(
-        &std::task::Poll::Ready(crate::sam::Outcome::Completed(short)),
-        Status::CheckCondition
-    ));
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use volume::LOGICAL_BLOCK_BYTES;
 use volume::copy::{CopyRange, known_fallback};
 
 use super::copy_manager::{CopyEnd, resolve};
@@ -129,7 +130,7 @@ impl<'a> Checking<'a> {
         let segment = self.segment;
         let source = self.end(execution, CopyEndRole::Source)?;
         let destination = self.end(execution, CopyEndRole::Destination)?;
-        let length = self.length(source, destination)?;
+        let length = u64::from(segment.blocks) * u64::from(LOGICAL_BLOCK_BYTES);
         let source_offset = offset(source, segment.source_address, length);
         let destination_offset = offset(destination, segment.destination_address, length);
         // Errors in a segment have no specific code (SPC-4 5.17.7.4).
@@ -153,23 +154,6 @@ impl<'a> Checking<'a> {
         })
     }
 
-    /// Bytes to copy. If the last block would be partial, the segment is refused, not padded.
-    fn length(&self, source: &CopyEnd, destination: &CopyEnd) -> Result<u64, Failure> {
-        let [source_block, destination_block] =
-            [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
-        let counted = if self.segment.of_destination {
-            destination_block
-        } else {
-            source_block
-        };
-        let length = u64::from(self.segment.blocks) * counted;
-        if length % source_block != 0 || length % destination_block != 0 {
-            let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
-            return Err(self.invalid(code, NUMBER_OF_BLOCKS_AT));
-        }
-        Ok(length)
-    }
-
     /// The source or destination of the segment, if it may be used.
     fn end(&self, execution: &Execution, role: CopyEndRole) -> Result<&'a CopyEnd, Failure> {
         let (cscd, at) = self.cscd(role);
@@ -186,8 +170,10 @@ impl<'a> Checking<'a> {
             let code = AdditionalSense::INCORRECT_COPY_TARGET_DEVICE_TYPE;
             return Err(self.aborted(code, SegmentPointer::ParameterList(cscd.at + 1)));
         }
-        let block_bytes = end.unit.capacity().block_bytes();
-        if cscd.block_bytes.is_some_and(|said| said != block_bytes) {
+        if cscd
+            .block_bytes
+            .is_some_and(|said| said != LOGICAL_BLOCK_BYTES)
+        {
             let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
             return Err(self.aborted(code, SegmentPointer::ParameterList(cscd.at + 29)));
         }
@@ -205,8 +191,7 @@ impl<'a> Checking<'a> {
 
     /// Sense data for a transfer of this segment that ended early, after `written` bytes.
     fn stopped(&self, stop: Stop, what: &Transfer, written: u64) -> Failure {
-        let block_bytes = u64::from(what.destination.unit.capacity().block_bytes());
-        let residual = (what.length - written).div_ceil(block_bytes);
+        let residual = (what.length - written).div_ceil(u64::from(LOGICAL_BLOCK_BYTES));
         self.failed(stop, (written > 0).then_some(residual))
     }
 
@@ -276,7 +261,7 @@ impl<'a> Checking<'a> {
 /// Offset of `length` bytes from the block at `address` on; `None` if not all of them exist.
 fn offset(end: &CopyEnd, address: u64, length: u64) -> Option<u64> {
     let capacity = end.unit.capacity();
-    let block_bytes = u64::from(capacity.block_bytes());
+    let block_bytes = u64::from(LOGICAL_BLOCK_BYTES);
     let first = address.checked_mul(block_bytes)?;
     let behind = first.checked_add(length)?;
     (behind <= capacity.blocks() * block_bytes).then_some(first)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Capabilities of the copy manager: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
 
+use volume::LOGICAL_BLOCK_BYTES;
+
 use super::parameter_list::{IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES};
 use super::segment_descriptors::BLOCK_TO_BLOCK;
 use super::token_lists::{BLOCK_DEVICE_ZERO, CHANGE_VULNERABLE};
@@ -53,7 +55,7 @@ pub(crate) fn third_party_copy_page(execution: &Execution) -> Vec<u8> {
     let mut page = Vec::with_capacity(512);
     let has_tokens = execution.offloads.contains(Offload::Token);
     if has_tokens {
-        add(&mut page, BLOCK_DEVICE_ROD_LIMITS, &rod_limits(execution));
+        add(&mut page, BLOCK_DEVICE_ROD_LIMITS, &rod_limits());
     }
     let commands = supported_commands(execution);
     add(&mut page, SUPPORTED_COMMANDS, &with_length(&commands));
@@ -94,8 +96,8 @@ fn add_extended_copy(page: &mut Vec<u8>) {
 }
 
 /// Block Device ROD Limits (SBC-4 6.6.9.3).
-fn rod_limits(execution: &Execution) -> Vec<u8> {
-    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+fn rod_limits() -> Vec<u8> {
+    let block_bytes = u64::from(LOGICAL_BLOCK_BYTES);
     let mut limits = vec![0; 32];
     limits[6..8].copy_from_slice(&(MAXIMUM_RANGES as u16).to_be_bytes());
     limits[8..12].copy_from_slice(&MAXIMUM_TOKEN_TIMEOUT.to_be_bytes());

@@ -201,7 +201,6 @@ mod tests {
                 source: 0,
                 destination: 1,
                 blocks: 65535,
-                of_destination: true,
                 source_address: 7,
                 destination_address: 9
             }]

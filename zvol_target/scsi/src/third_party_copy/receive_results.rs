@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use volume::LOGICAL_BLOCK_BYTES;
+
 use super::operating_parameters::operating_parameters;
 use super::operations::{CopyOperation, Progress, State};
 use crate::execution::{Execution, Reply};
@@ -112,7 +114,7 @@ pub(crate) fn receive_copy_failure_details(execution: &Execution) -> Result<Repl
 /// INVALID FIELD IN CDB if no operation has the list identifier.
 pub(crate) fn receive_copy_status_lid4(execution: &Execution) -> Result<Reply, Sense> {
     let operation = lid4(execution)?;
-    let mut data = shared_header(execution, &operation);
+    let mut data = shared_header(&operation);
     let available = data.len() as u32 - 4;
     data[..4].copy_from_slice(&available.to_be_bytes());
     Ok(Reply::parameter_data(&data, execution.cdb.u32(10)))
@@ -126,7 +128,7 @@ pub(crate) fn receive_rod_token_information(execution: &Execution) -> Result<Rep
     /// ID FOR CREATING ROD CSCD DESCRIPTOR: reserved here.
     const IDENTIFIER: [u8; 2] = [0; 2];
     let operation = lid4(execution)?;
-    let mut data = shared_header(execution, &operation);
+    let mut data = shared_header(&operation);
     let descriptor = operation
         .progress()
         .token
@@ -145,7 +147,7 @@ pub(crate) fn receive_rod_token_information(execution: &Execution) -> Result<Rep
 }
 
 /// The shared third-party copy status header with its sense data (SPC-4 6.24). The caller sets AVAILABLE DATA.
-fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
+fn shared_header(operation: &CopyOperation) -> Vec<u8> {
     const IN_PROGRESS_IN_FOREGROUND: u8 = 0x11;
     const COMPLETED_WITHOUT_ERRORS: u8 = 0x01;
     const COMPLETED_WITH_ERRORS: u8 = 0x02;
@@ -193,10 +195,7 @@ fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
     let (units, count) = match operation.service_action {
         EXTENDED_COPY_LID1 => (BYTES, progress.bytes),
         // Windows adds it to the offset into the ROD, which is in blocks.
-        _ => (
-            BLOCKS,
-            progress.bytes / u64::from(execution.unit.capacity().block_bytes()),
-        ),
+        _ => (BLOCKS, progress.bytes / u64::from(LOGICAL_BLOCK_BYTES)),
     };
     data[15] = units;
     data[16..24].copy_from_slice(&count.to_be_bytes());

@@ -27,16 +27,14 @@ pub(super) struct Segment {
     pub(super) destination: u16,
     /// BLOCK DEVICE NUMBER OF BLOCKS.
     pub(super) blocks: u16,
-    /// DC: the number counts blocks of the destination.
-    pub(super) of_destination: bool,
     /// SOURCE BLOCK DEVICE LOGICAL BLOCK ADDRESS.
     pub(super) source_address: u64,
     /// DESTINATION BLOCK DEVICE LOGICAL BLOCK ADDRESS.
     pub(super) destination_address: u64,
 }
 
-/// Parses the descriptors of a list; the first one is at byte `begin`. Does not check reserved fields and CAT, which concerns
-/// residual data that does not occur here.
+/// Parses the descriptors of a list; the first one is at byte `begin`. Does not check reserved fields, CAT (residual data
+/// does not occur here) and DC (all logical blocks are equally long).
 ///
 /// # Errors
 /// TOO MANY SEGMENT DESCRIPTORS, UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE, INVALID FIELD IN PARAMETER LIST, with a pointer to the field.
@@ -73,12 +71,10 @@ pub(super) fn parse(mut descriptors: &[u8], mut begin: usize) -> Result<Vec<Segm
 
 /// Parses a whole descriptor.
 fn segment(descriptor: &[u8]) -> Segment {
-    const DC: u8 = 0x02;
     Segment {
         source: be_u16(descriptor, 4),
         destination: be_u16(descriptor, 6),
         blocks: be_u16(descriptor, 10),
-        of_destination: descriptor[1] & DC != 0,
         source_address: be_u64(&descriptor[12..20]),
         destination_address: be_u64(&descriptor[20..28]),
     }
@@ -113,7 +109,6 @@ pub(super) mod tests {
             source: 0,
             destination: 1,
             blocks: 9,
-            of_destination: true,
             source_address: 10,
             destination_address: 11,
         };

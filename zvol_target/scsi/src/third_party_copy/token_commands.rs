@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use volume::LOGICAL_BLOCK_BYTES;
+
 use super::copy_manager::CopyEnd;
 use super::operations::{RunningOperation, State};
 use super::token_lists::{
@@ -139,14 +141,10 @@ fn source(
     let rod = device
         .tokens
         .find(token, |number, host| device.permits(number, host))?;
-    let block_bytes = execution.unit.capacity().block_bytes();
-    let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
-    if unit.capacity().block_bytes() != block_bytes {
-        let code = AdditionalSense::INVALID_TOKEN_OPERATION_CAUSE_NOT_REPORTABLE;
-        return Err(Sense::illegal_request(code));
+    if rod.unit.strong_count() == 0 {
+        return Err(CANCELLED);
     }
-    let block_bytes = u64::from(block_bytes);
-    let offset = request.offset.checked_mul(block_bytes);
+    let offset = request.offset.checked_mul(LOGICAL_BLOCK_BYTES.into());
     let offset = offset.filter(|&offset| offset < rod.bytes());
     let offset = offset.ok_or(Sense::invalid_field_in_parameter_list(OFFSET_AT, None))?;
     Ok(Some((rod, offset)))
@@ -163,8 +161,7 @@ async fn write(
     let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
     let source = CopyEnd::of_token(&unit, rod.number, &rod.host);
     drop(unit);
-    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
-    for (from, to, length) in pieces(&rod.ranges, offset, ranges, block_bytes) {
+    for (from, to, length) in pieces(&rod.ranges, offset, ranges) {
         let what = Transfer {
             source: &source,
             source_offset: from,
@@ -179,17 +176,10 @@ async fn write(
     Ok(())
 }
 
-/// Source offset, destination offset and length of each piece, in order, until the source or the destination ends; whole blocks
-/// of the destination only.
-fn pieces(
-    rod: &[Range<u64>],
-    offset: u64,
-    ranges: &[ByteRange],
-    block_bytes: u64,
-) -> Vec<(u64, u64, u64)> {
+/// Source offset, destination offset and length of each piece, in order, until the source or the destination ends.
+fn pieces(rod: &[Range<u64>], offset: u64, ranges: &[ByteRange]) -> Vec<(u64, u64, u64)> {
     let represented: u64 = rod.iter().map(|range| range.end - range.start).sum();
     let mut left = represented.saturating_sub(offset);
-    left -= left % block_bytes;
     let mut sources = rod.iter().cloned();
     let mut source = 0..0;
     let mut skip = offset;
@@ -328,20 +318,14 @@ mod tests {
 
     #[test]
     fn pieces_are_cut_where_a_range_of_either_ends() {
-        let range = |offset, length| ByteRange {
-            offset,
-            length,
-            block_bytes: 512,
-        };
-        let rod = [1000..1600, 5000..6000];
-        let to = [range(0, 512), range(9000, 4096)];
-        // 1600 bytes from byte 100 on: 1500 bytes, of which 1024 are whole blocks.
+        let range = |offset, length| ByteRange { offset, length };
+        let rod = [1024..2048, 8192..9216];
+        let to = [range(0, 1024), range(16384, 4096)];
         assert_eq!(
-            pieces(&rod, 100, &to, 512),
-            [(1100, 0, 500), (5000, 500, 12), (5012, 9000, 512)]
+            pieces(&rod, 512, &to),
+            [(1536, 0, 512), (8192, 512, 512), (8704, 16384, 512)]
         );
-        assert_eq!(pieces(&rod, 600, &to[..1], 512), [(5000, 0, 512)]);
-        assert_eq!(pieces(&rod, 1600, &to, 512), []);
-        assert_eq!(pieces(&rod, 1599, &to, 512), []);
+        assert_eq!(pieces(&rod, 1024, &to[..1]), [(8192, 0, 1024)]);
+        assert_eq!(pieces(&rod, 2048, &to), []);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
+use volume::LOGICAL_BLOCK_BYTES;
 
 use super::token_lists::{CHANGE_VULNERABLE, TOKEN_BYTES};
 use super::{MAXIMUM_TOKENS, MAXIMUM_TOKENS_OF_HOST};
@@ -195,11 +196,11 @@ fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u
         token[16..24].copy_from_slice(&head);
         token[24..24 + length].copy_from_slice(creator.bytes());
     }
-    token[44..48].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    token[44..48].copy_from_slice(&LOGICAL_BLOCK_BYTES.to_be_bytes());
     // NUMBER OF BYTES REPRESENTED, 16 bytes.
     token[56..64].copy_from_slice(&bytes.to_be_bytes());
     // READ CAPACITY(16) data from its logical block length on.
-    token[96..100].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    token[96..100].copy_from_slice(&LOGICAL_BLOCK_BYTES.to_be_bytes());
     token[101] = capacity.physical_block_exponent();
     // TARGET DEVICE DESCRIPTOR and EXTENDED ROD TOKEN DATA: unused bytes are random.
     getrandom::fill(&mut token[128..]).ok()?;

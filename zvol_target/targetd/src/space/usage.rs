@@ -174,7 +174,6 @@ mod tests {
         fn geometry(&self) -> Geometry {
             Geometry {
                 size_bytes: 1 << 20,
-                logical_block_bytes: 512,
                 physical_block_bytes: 4096,
             }
         }

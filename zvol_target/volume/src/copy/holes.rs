@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange};
 use crate::{Allocation, Extent};
 
@@ -49,7 +48,7 @@ impl Holes {
         }
     }
 
-    /// The next part from `at` on, counted from the beginning of `range`: whole blocks of the destination.
+    /// The next part from `at` on, counted from the beginning of `range`.
     pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
         let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {
             return Ok(Next::Data(range.length));
@@ -57,13 +56,11 @@ impl Holes {
         let offset = range.source_offset + at;
         self.drop_before(offset);
         if self.extents.is_empty() {
-            let blocks = whole_blocks(&*range.source, offset, range.length - at);
-            let length = blocks.end - blocks.start;
-            let extents = range.source.allocation(blocks.start, length, EXTENTS).await;
+            let length = range.length - at;
+            let extents = range.source.allocation(offset, length, EXTENTS).await;
             self.extents = extents.map_err(CopyError::Source)?.into();
-            self.drop_before(offset);
         }
-        let mut end = at;
+        let mut end = range.length;
         for extent in &self.extents {
             let hole = hole(range, extent);
             if hole.end.saturating_sub(hole.start) >= shortest {
@@ -74,14 +71,6 @@ impl Holes {
                 break;
             }
             end = (extent.offset + extent.length - range.source_offset).min(range.length);
-        }
-        // An extent can end inside a block of the destination.
-        if end < range.length {
-            let block = logical_block(&*range.destination);
-            end = end.saturating_sub((range.destination_offset + end) % block);
-        }
-        if end <= at {
-            return Ok(Next::Data(range.length));
         }
         Ok(Next::Data(end))
     }
@@ -103,15 +92,11 @@ impl Holes {
     }
 }
 
-/// The whole blocks of the destination inside an extent of the source, counted from the beginning of `range`.
+/// The part of `range` in a hole of the source, counted from its beginning; empty if the extent is none.
 fn hole(range: &CopyRange, extent: &Extent) -> Range<u64> {
     if extent.allocation != Allocation::Hole {
         return 0..0;
     }
     let from = extent.offset - range.source_offset;
-    let to = (from + extent.length).min(range.length);
-    let block = logical_block(&*range.destination);
-    let offset = range.destination_offset;
-    let first = (offset + from).next_multiple_of(block) - offset;
-    first..(offset + to - (offset + to) % block).saturating_sub(offset)
+    from..(from + extent.length).min(range.length)
 }

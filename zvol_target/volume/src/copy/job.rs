@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::cloning::Cloning;
 use super::holes::{Holes, Next};
-use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, transfer};
 use crate::{Allocation, Stability};
 
@@ -59,7 +58,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Makes a hole where the source still has one. The part consists of whole blocks of the destination. Returns its length.
+    /// Makes a hole where the source still has one. Returns its length.
     async fn hole(
         &self,
         part: Range<u64>,
@@ -73,20 +72,12 @@ impl Job<'_> {
         } = self.range;
         let step = self.step(&part);
         let _locked = self.steps.lock(step).await?;
-        let blocks = whole_blocks(&**source, step.source_offset, step.length);
-        let extents = source.allocation(blocks.start, blocks.end - blocks.start, 1);
+        let extents = source.allocation(step.source_offset, step.length, 1);
         let extents = extents.await.map_err(CopyError::Source)?;
         let length = match extents.first() {
-            Some(first) if first.allocation == Allocation::Hole => {
-                let end = first.offset + first.length;
-                end.saturating_sub(step.source_offset).min(step.length)
-            }
-            _ => 0,
+            Some(first) if first.allocation == Allocation::Hole => first.length.min(step.length),
+            _ => return Ok(0),
         };
-        let length = length - length % logical_block(&**destination);
-        if length == 0 {
-            return Ok(0);
-        }
         let cleared = destination.clear(step.destination_offset, length, Stability::Cached);
         cleared.await.map_err(CopyError::Destination)?;
         report.zeroed_bytes += length;

@@ -2,13 +2,11 @@
 //! The range to copy, and the locks that a copy needs from its caller.
 
 use std::any::Any;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{LocalBoxFuture, Volume, VolumeError};
 
-/// A range to copy, in bytes: whole logical blocks of the destination, which can begin and end inside blocks of the source. Source
-/// and destination must not overlap in one volume.
+/// A range to copy, in bytes: whole logical blocks. Source and destination must not overlap in one volume.
 #[derive(Clone)]
 pub struct CopyRange {
     /// Volume to read.
@@ -32,16 +30,6 @@ pub struct Step {
     pub destination_offset: u64,
     /// Length of both.
     pub length: u64,
-}
-
-/// Whole logical blocks of the volume that hold these bytes.
-pub(super) fn whole_blocks(volume: &dyn Volume, offset: u64, length: u64) -> Range<u64> {
-    let block = logical_block(volume);
-    offset - offset % block..(offset + length).next_multiple_of(block)
-}
-
-pub(super) fn logical_block(volume: &dyn Volume) -> u64 {
-    volume.geometry().logical_block_bytes.into()
 }
 
 /// The caller cancelled the copy.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fallback: read and write several pieces at a time. Zeroes become holes if the destination supports them. If source and
-//! destination have blocks of different lengths, a read covers the whole blocks around the piece.
+//! The fallback: read and write several pieces at a time. Zeroes become holes if the destination supports them.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -9,9 +8,8 @@ use std::pin::pin;
 use futures_util::stream::{StreamExt, iter};
 
 use super::job::Job;
-use super::range::whole_blocks;
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step};
-use crate::{Buffer, Stability, VolumeError, buffer};
+use crate::{Buffer, Stability, buffer};
 
 /// Bytes of a piece, and concurrent pieces: together the memory that a copy needs.
 const PIECE: u64 = 1 << 20;
@@ -103,20 +101,10 @@ fn end_of_piece(at: u64, end: u64) -> u64 {
     end.min(at / PIECE * PIECE + PIECE)
 }
 
-/// Reads the bytes of a step.
-async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
-    let blocks = whole_blocks(&*range.source, step.source_offset, step.length);
-    let buffer = Buffer::new((blocks.end - blocks.start) as usize);
-    let read = range.source.read(blocks.start, buffer).await?;
-    if read.len() as u64 == step.length {
-        return Ok(read);
-    }
-    let source = &read[(step.source_offset - blocks.start) as usize..];
-    Ok(Buffer::from(&source[..step.length as usize]))
-}
-
 async fn piece(range: &CopyRange, step: Step) -> Result<Piece, CopyError> {
-    let data = read(range, step).await.map_err(CopyError::Source)?;
+    let buffer = Buffer::new(step.length as usize);
+    let read = range.source.read(step.source_offset, buffer).await;
+    let data = read.map_err(CopyError::Source)?;
     let destination = &range.destination;
     let offset = step.destination_offset;
     let granularity = destination.unmap_granularity().map_or(0, u64::from);

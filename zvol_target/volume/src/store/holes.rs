@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{Store, classify};
 use crate::engine;
-use crate::{Allocation, Extent, Space, VolumeError};
+use crate::{Allocation, Extent, LOGICAL_BLOCK_BYTES, Space, VolumeError};
 
 impl Store {
     /// At most `most` extents of a regular file. On ext4 and XFS, a preallocated extent that was never written is a `Hole`,
@@ -22,10 +22,9 @@ impl Store {
         length: u64,
         most: usize,
     ) -> Result<Vec<Extent>, VolumeError> {
-        let block = u64::from(self.logical_block_bytes);
         let most = most.max(1);
         self.inspect(offset, length, move |file| {
-            extents(file, offset, offset + length, block, most)
+            extents(file, offset, offset + length, most)
         })
         .await
     }
@@ -44,8 +43,9 @@ impl Store {
     }
 }
 
-/// At most `most` extents from `offset` to `end`. Their edges are multiples of `block`; data is rounded outwards.
-fn extents(file: &File, offset: u64, end: u64, block: u64, most: usize) -> io::Result<Vec<Extent>> {
+/// At most `most` extents from `offset` to `end`, of whole logical blocks; data is rounded outwards.
+fn extents(file: &File, offset: u64, end: u64, most: usize) -> io::Result<Vec<Extent>> {
+    let block = u64::from(LOGICAL_BLOCK_BYTES);
     let mut extents: Vec<Extent> = Vec::new();
     let mut at = offset;
     while at < end && extents.len() < most {

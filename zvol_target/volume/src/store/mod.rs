@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use self::refusal::Refusals;
 use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
-use crate::{Buffer, Geometry, Stability, VolumeError};
+use crate::{Buffer, Geometry, LOGICAL_BLOCK_BYTES, Stability, VolumeError};
 
 /// An open file or zvol.
 ///
@@ -34,7 +34,6 @@ use crate::{Buffer, Geometry, Stability, VolumeError};
 pub(crate) struct Store {
     backing: Arc<Backing>,
     size_bytes: AtomicU64,
-    logical_block_bytes: u32,
     physical_block_bytes: u32,
     read_only: bool,
     in_memory: bool,
@@ -118,7 +117,6 @@ impl Store {
         let backing = Backing::new(file, facts.pool);
         Self {
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
-            logical_block_bytes: facts.geometry.logical_block_bytes,
             physical_block_bytes: facts.geometry.physical_block_bytes,
             read_only: facts.read_only,
             in_memory: facts.in_memory,
@@ -145,14 +143,13 @@ impl Store {
     pub(crate) fn geometry(&self) -> Geometry {
         Geometry {
             size_bytes: self.size_bytes.load(Ordering::Acquire),
-            logical_block_bytes: self.logical_block_bytes,
             physical_block_bytes: self.physical_block_bytes,
         }
     }
 
     /// Sets a new size, rounded down to whole logical blocks.
     pub(crate) fn resize(&self, size_bytes: u64) -> Geometry {
-        let whole = size_bytes - size_bytes % u64::from(self.logical_block_bytes);
+        let whole = size_bytes - size_bytes % u64::from(LOGICAL_BLOCK_BYTES);
         self.size_bytes.store(whole, Ordering::Release);
         self.geometry()
     }
@@ -341,7 +338,7 @@ impl Store {
 
     fn check(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         let size_bytes = self.size_bytes.load(Ordering::Acquire);
-        let block = u64::from(self.logical_block_bytes);
+        let block = u64::from(LOGICAL_BLOCK_BYTES);
         let fits = offset % block == 0
             && length % block == 0
             && offset

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::common::{Tmpfs, is_root, on_each_engine, open, pattern, set_direct, sparse_file};
-use volume::{Allocation, Buffer, Extent, OpenOptions, Stability, Volume, VolumeError};
+use volume::{
+    Allocation, Buffer, Extent, LOGICAL_BLOCK_BYTES, OpenOptions, Stability, Volume, VolumeError,
+};
 
 const SIZE: u64 = 12 << 20;
 const MIB: u64 = 1 << 20;
@@ -31,7 +33,7 @@ async fn only_these_are_zero(volume: &dyn Volume, ranges: &[(u64, u64)]) {
 
 /// Clears parts of the volume on the file `path`.
 async fn exercise(volume: &dyn Volume, path: &Path) {
-    let block = u64::from(volume.geometry().logical_block_bytes);
+    let block = u64::from(LOGICAL_BLOCK_BYTES);
     for stability in [Stability::Cached, Stability::Stable] {
         fill(volume).await;
         volume.flush().await.unwrap();

@@ -14,12 +14,12 @@ use crate::common::{
     LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, set_direct, sparse_file,
 };
 use volume::engine::{self, EngineChoice, EngineError};
-use volume::{Buffer, OpenOptions, Stability, Volume, VolumeError};
+use volume::{Buffer, LOGICAL_BLOCK_BYTES, OpenOptions, Stability, Volume, VolumeError};
 
 const SIZE: u64 = 16 << 20;
 
 async fn exercise(volume: &dyn Volume) {
-    let block = volume.geometry().logical_block_bytes as usize;
+    let block = LOGICAL_BLOCK_BYTES as usize;
     let end = volume.geometry().size_bytes;
     for (offset, length) in [
         (0, block),
@@ -43,7 +43,7 @@ async fn exercise(volume: &dyn Volume) {
 }
 
 async fn refuses_ranges_that_do_not_fit(volume: &dyn Volume) {
-    let block = u64::from(volume.geometry().logical_block_bytes);
+    let block = u64::from(LOGICAL_BLOCK_BYTES);
     let end = volume.geometry().size_bytes;
     for (offset, length) in [
         (1, block),

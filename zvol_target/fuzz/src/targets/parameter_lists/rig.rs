@@ -50,7 +50,7 @@ impl Rig {
         let mut volumes = Vec::new();
         for number in 0..DISKS {
             let size = BLOCKS * BLOCK_BYTES as u64;
-            let volume = MemoryVolume::new(size, BLOCK_BYTES as u32, false, plan);
+            let volume = MemoryVolume::new(size, false, plan);
             for block in 0..BLOCKS / 2 {
                 let mark = [number as u8 + 1, block as u8, (block >> 8) as u8, 0xa5];
                 volume.set(

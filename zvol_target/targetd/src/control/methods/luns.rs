@@ -44,7 +44,6 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
                 Backend::Zvol => "zvol",
             });
             shown["size_bytes"] = json!(geometry.size_bytes);
-            shown["logical_block_bytes"] = json!(geometry.logical_block_bytes);
             shown["physical_block_bytes"] = json!(geometry.physical_block_bytes);
             let space = service.space.luns.get(&lun.uuid);
             if let Some(reserved) = space.and_then(|space| space.refreservation_bytes) {
