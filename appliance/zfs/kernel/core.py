@@ -16,7 +16,7 @@ from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import Properties
 
 READ_SECONDS, CHANGE_SECONDS, POOL_SECONDS = 120.0, 60.0, 300.0
-"""Time limits of reading, of a change, and of creating, importing and exporting a pool."""
+"""Time limits of reading, of a change, and of creating, importing and exporting a pool and listing its snapshots."""
 DEVICE_SECONDS = 10.0
 KSTAT = Path("/proc/spl/kstat/zfs")
 _PROCESSES = Path("/proc")
@@ -49,9 +49,9 @@ class Core(ABC):
             raise messages.translate(request, result.complaint)
         return result.output
 
-    def datasets_json(self, request: Request, *words: str) -> Json:
+    def datasets_json(self, request: Request, *words: str, seconds: float = READ_SECONDS) -> Json:
         """Entries of `zfs WORDS -j` by name; empty without such datasets."""
-        result = commands.run((commands.ZFS, *words), seconds=READ_SECONDS)
+        result = commands.run((commands.ZFS, *words), seconds=seconds)
         if result.status != 0 and "no datasets available" not in result.complaint:
             raise messages.translate(request, result.complaint)
         datasets = commands.json_of(result.output, request.operation).get("datasets", {})

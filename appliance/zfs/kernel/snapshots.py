@@ -7,6 +7,7 @@ from typing import Any
 from appliance.zfs import errors, names
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import commands, library, reading, room
+from appliance.zfs.kernel.core import POOL_SECONDS
 from appliance.zfs.kernel.datasets import Datasets, options
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import Hold, Snapshot
@@ -29,7 +30,8 @@ class Snapshots(Datasets):
         columns = ",".join((*reading.SNAPSHOT_COLUMNS, *user_properties))
         depth = ("-r",) if recursive else ("-d", "1")
         words = ("list", "-j", "-p", *depth, "-t", "snapshot", "-o", columns, *roots)
-        listed = self.datasets_json(Request("snapshots", root or ""), *words) if roots else {}
+        # After a reboot, thousands of snapshots are read from disks that nothing is cached of.
+        listed = self.datasets_json(Request("snapshots", root or ""), *words, seconds=POOL_SECONDS) if roots else {}
         if not listed and root is not None and not self.exists(root):
             raise errors.NoSuchDataset(root)
         rows = [reading.snapshot(name, entry["properties"], user_properties) for name, entry in listed.items()]
