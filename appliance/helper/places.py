@@ -9,6 +9,8 @@ the hosts that wait for it, and their VMs would get errors.
 
 import logging
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from appliance.helper.mounts import is_allowed, is_of_reservations, is_original
 from appliance.zfs import mountinfo
@@ -17,6 +19,7 @@ from appliance.zfs.errors import ZfsError
 from appliance.zfs.keys import PROPERTY, Keys
 from appliance.zfs.model import Filesystem, KeyStatus
 
+MOUNTS_AT_ONCE = 16
 _log = logging.getLogger("zvaai-helper")
 
 
@@ -31,6 +34,7 @@ def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
                 keys.load_stored_key(filesystem.name)
             except (ZfsError, OSError, LookupError, ValueError) as problem:  # a damaged file, too
                 _log.warning("%s remains locked: %s", filesystem.name, problem)
+    waiting = []
     for filesystem in engine.filesystems():
         encryption = filesystem.encryption
         if encryption is None or encryption.key_status == KeyStatus.UNAVAILABLE or filesystem.mounted:
@@ -39,10 +43,17 @@ def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
             filesystem.mountpoint or "", directories
         )
         if is_to_be_mounted and is_original(engine, filesystem):
-            try:
-                engine.mount(filesystem.name)
-            except ZfsError as problem:
-                _log.error("%s is not mounted: %s", filesystem.name, problem)
+            waiting.append(filesystem.name)
+    # As `zfs mount -a` does: after a crash each mount first replays what was written with O_SYNC.
+    with ThreadPoolExecutor(MOUNTS_AT_ONCE) as threads:
+        list(threads.map(partial(_mount, engine), waiting))
+
+
+def _mount(engine: ZfsEngine, name: str) -> None:
+    try:
+        engine.mount(name)
+    except ZfsError as problem:
+        _log.error("%s is not mounted: %s", name, problem)
 
 
 def repair(engine: ZfsEngine, directories: Collection[str], stack: Callable[[str], list[str]] = mountinfo.stack) -> bool:

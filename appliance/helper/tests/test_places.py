@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from pathlib import Path
 
@@ -118,3 +119,21 @@ def test_locked_datastores_are_mounted(simulator: Simulator, tmp_path: Path) -> 
     simulator.unload_key("tank/zvaai-encrypted")
     unlock(simulator, DIRECTORIES, keys)
     assert not simulator.filesystem("tank/zvaai-encrypted/store").mounted
+
+
+def test_encrypted_datastores_are_mounted_at_once(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that replays much after a crash does not use up the time of the others: here each waits for the other."""
+    keys, together, mount = StoredKeys(simulator, tmp_path / "keys"), threading.Barrier(2, timeout=60), simulator.mount
+    keys.create_encryption_root("tank/zvaai-encrypted", str(uuid.uuid4()))
+    names = [f"tank/zvaai-encrypted/{name}" for name in ("one", "two")]
+    for name in names:
+        simulator.create_filesystem(name, properties={"mountpoint": f"/srv/zvaai/{name.rpartition('/')[2]}"})
+        simulator.unmount(name)
+
+    def late(name: str) -> None:
+        together.wait()
+        mount(name)
+
+    monkeypatch.setattr(simulator, "mount", late)
+    unlock(simulator, DIRECTORIES, keys)
+    assert [simulator.filesystem(name).mounted for name in names] == [True, True]
