@@ -23,7 +23,8 @@ from appliance.zfs.model import Disk, DiskHealth
 
 EVENTS_A_MINUTE = 60
 """Limit of published events; a failing disk makes more. The pool's state shows their effect."""
-_SCAN_INTERVAL_S = 1.0
+_SCAN_INTERVAL_S, _SCAN_TIMES = 1.0, 4
+"""Shortest time between scans that events start: at least _SCAN_TIMES as long as the last scan took."""
 _COUNTS = "disk_counts"
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,8 @@ class Watch:
                 self._minute, self._published = minute, 0
             self._published += 1
             published = self._published <= EVENTS_A_MINUTE
-            soon = time.monotonic() - self._scanned >= _SCAN_INTERVAL_S
+            interval = max(_SCAN_INTERVAL_S, _SCAN_TIMES * self._context.scan_seconds)
+            soon = time.monotonic() - self._scanned >= interval
             later = not soon and not self._waiting
             if soon:
                 self._scanned = time.monotonic()
@@ -112,7 +114,7 @@ class Watch:
         if soon:
             self._changed.set()
         elif later:  # in an event storm: one scan per interval, and one after the last event
-            timer = threading.Timer(_SCAN_INTERVAL_S, self._scan_later)
+            timer = threading.Timer(interval, self._scan_later)
             timer.daemon = True
             timer.start()
         return published
