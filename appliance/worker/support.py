@@ -180,10 +180,11 @@ def _configuration(context: Context) -> object:
 
 
 def _newest(context: Context, table: type[Base]) -> str:
+    """Newest first, as LARGEST_MEMBER cuts off the end."""
     order = table.__table__.c["sequence" if table is Job else "id"]
     with context.store.reading() as session:
         rows = session.execute(select(table.__table__).order_by(order.desc()).limit(NEWEST[table])).mappings().all()
-    return "".join(json.dumps(dict(row), default=str) + "\n" for row in reversed(rows))
+    return "".join(json.dumps(dict(row), default=str) + "\n" for row in rows)
 
 
 def _zpool_status(context: Context) -> str:
