@@ -287,7 +287,8 @@ def check_name(context: Context, stores: list[Datastore], name: str, but: str | 
 
 def names_of(context: Context, datasets: Iterable[str]) -> list[str]:
     """Names of the datastores on these datasets, for users; for other datasets the dataset's name."""
-    stores = {store.dataset: store.name + (" (deleted)" if store.state == "deleted" else "") for store in context.datastores()}
+    known = context.datastores(60)
+    stores = {store.dataset: store.name + (" (deleted)" if store.state == "deleted" else "") for store in known}
     return [stores.get(dataset, dataset) for dataset in datasets]
 
 
