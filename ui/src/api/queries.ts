@@ -10,6 +10,8 @@ import type { Alert, AuditEntry, History, Job } from "./types";
 const PAGE = 500;
 const SLOW_MS = 30_000;
 const LIVE_MS = 2_000;
+/** Counters of all LUNs and exports, which are stored with each read. */
+const COUNTERS_MS = 10_000;
 const STATUS_MS = 30_000;
 
 interface Page<Item> {
@@ -290,7 +292,7 @@ export const scheduleQuery = (id: string) =>
 export const offloadsQuery = queryOptions({
   queryKey: ["offloads"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/offloads", { signal })),
-  refetchInterval: LIVE_MS,
+  refetchInterval: COUNTERS_MS,
 });
 
 export const readinessQuery = queryOptions({
