@@ -94,6 +94,14 @@ def test_the_nfs_server_is_confined(server: Machine) -> None:
     assert level and float(level[1]) <= EXPOSURE_MAX, shown
 
 
+def test_the_target_can_open_zvols_and_no_disk(server: Machine) -> None:
+    """Even root cannot in its control group."""
+    read = "sh -c 'echo $$ >/sys/fs/cgroup/system.slice/zvaai-target.service/cgroup.procs && exec head -c 1 \"$0\"'"
+    disk = server.run("findmnt -no SOURCE /").strip()
+    server.run(f"{read} $(ls /dev/zd* | head -n 1) && head -c 1 {disk}")
+    assert "Operation not permitted" in server.run(f"! {read} {disk} 2>&1")
+
+
 def test_the_worker_reads_the_journal(server: Machine) -> None:
     log_in(server)
     logged = server.run("zvaai logs --unit zvaai-worker --limit 500", 60)
