@@ -13,10 +13,10 @@ describe("Meter", () => {
     expect(meterOf().rate("bytes")).toBe(0);
     expect(meterOf([10, 5], [10, 50]).rate("bytes")).toBe(0);
   });
-  it("spreads a burst over the last ten seconds, and has forgotten it then", () => {
-    const burst = meterOf([0, 0], [2, 1000], [4, 1000], [10, 1000]);
+  it("spreads a burst over the last thirty seconds, and has forgotten it then", () => {
+    const burst = meterOf([0, 0], [10, 3000], [20, 3000], [30, 3000]);
     expect(burst.rate("bytes")).toBe(100);
-    burst.take({ at: 13, counts: { bytes: 1000 } });
+    burst.take({ at: 41, counts: { bytes: 3000 } });
     expect(burst.rate("bytes")).toBe(0);
   });
   it("begins anew where what is counted did", () => {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Present rates of counters. */
 
-const WINDOW_S = 10;
+/** Three times as long as the interval of the counters. */
+const WINDOW_S = 30;
 
 interface Sample<Name extends string> {
   /** Seconds since 1970. */
