@@ -32,6 +32,7 @@ test("the first start leads from the code to datastores that are ready for ESXi"
   await page.getByRole("textbox", { name: "Password", exact: true }).fill(PASSWORD);
   await page.getByRole("textbox", { name: "Repeat the password" }).fill(PASSWORD);
   await page.getByRole("button", { name: "Create administrator" }).click();
+  await page.getByRole("dialog", { name: "Recovery key" }).getByRole("button", { name: "Close", exact: true }).click();
 
   await page.getByRole("heading", { name: "Create a pool" }).waitFor();
   for (const disk of disks) await page.getByRole("checkbox", { name: `Choose ${disk}` }).check();
