@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents agree with the tree: link targets and the paths in docs/ARCHITECTURE.md exist."""
+"""Documents agree with the tree: link targets, the paths in docs/ARCHITECTURE.md, the commands that machine tests run."""
 
 from __future__ import annotations
 
+import ast
 import re
 
 import prose
 import pytest
+from support.guide import commands
 from support.programs import REPOSITORY
 
 ARCHITECTURE = REPOSITORY / "docs" / "ARCHITECTURE.md"
@@ -15,6 +17,7 @@ FOLDERS = (
     "zvol_target/volume/src", "zvol_target/scsi/src/third_party_copy",
 )  # fmt: skip
 """Folders that the page's paths are relative to."""
+MACHINE_TESTS = REPOSITORY / "tests/machine/test_guide.py"
 LINK = re.compile(r"\]\(([^)#]+)")
 
 
@@ -47,3 +50,12 @@ def test_the_architecture_names_existing_functions() -> None:
     named = {name for name in named if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)} - {"zvol_clone", "copy_file_range"}
     assert len(named) > 15
     assert sorted(named - functions) == []
+
+
+def test_the_guide_has_the_commands_that_machine_tests_run() -> None:
+    """Those tests would find it too, in half an hour. What they build from several strings is left to them."""
+    calls = [node for node in ast.walk(ast.parse(MACHINE_TESTS.read_text())) if isinstance(node, ast.Call)]
+    words = [call.args[1] for call in calls if ast.unparse(call.func) == "GUIDE.run"]
+    run = {word.value for word in words if isinstance(word, ast.Constant)}
+    assert len(run) > 60
+    assert run - commands("docs/guide.md") - commands("docs/install.md") == set()

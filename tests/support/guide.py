@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 import shlex
-
-from machine import Machine
+from typing import TYPE_CHECKING
 
 from support.programs import REPOSITORY
+
+if TYPE_CHECKING:
+    from machine import Machine
 
 LINE = re.compile(r"^ {4,}([a-z].*)$|`((?:zvaai|zpool|systemctl) [a-z][^`]*)`", re.MULTILINE)
 ON_ESXI = ("esxcli ", "vmkfstools ")
