@@ -40,9 +40,8 @@ LUNS = 1024
 
 VMFS, NFS = "vmfs", "nfs"
 FOLDER = "zvaai"
-TRASH = "zvaai-deleted"
 ENCRYPTED = "zvaai-encrypted"
-"""The encryption root of a pool: the parent of all encrypted datasets, so that clones and the trash have the same key."""
+"""The encryption root of a pool: the parent of all encrypted datasets, so that clones have the same key."""
 
 
 @dataclass(frozen=True)
@@ -344,17 +343,12 @@ def dataset_name(root: str, name: str, uuid: str) -> str:
 
 
 def root_of(dataset: str, encryption_root: str | None) -> str:
-    """The dataset whose key it inherits, which it cannot leave (zfs-rename(8)), else its pool."""
+    """The dataset whose key it inherits, below which its clones belong, else its pool."""
     return encryption_root if encryption_root and encryption_root != dataset else dataset.split("/", 1)[0]
 
 
 def is_below_root(dataset: str) -> bool:
     return dataset.split("/")[1:2] == [ENCRYPTED]
-
-
-def trash_name(root: str, dataset: str) -> str:
-    """Its dataset in the trash of its `root_of`."""
-    return f"{root}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
 
 
 def new_uuid() -> str:

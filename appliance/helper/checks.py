@@ -87,7 +87,7 @@ class Policy:
             "key": key,
             "length": lambda value: within("length", value, MOST_RANGE_BYTES),
             "new_device": self._new_device,
-            "new_name": _new_name_check(operation),
+            "new_name": names.pool_name,
             "number": lambda value: within("number", value, MAX_EXPORTS),
             "offset": lambda value: within("offset", value + 1, 1 << 62),
             "path": folder_path,
@@ -231,13 +231,9 @@ def _name_check(operation: str) -> Callable[[str], object]:
         return names.dataset_or_snapshot_name
     if operation in {"holds", "rollback"}:
         return names.snapshot_name
-    if operation in {"create_volume", "create_filesystem", "create_encryption_root", "rename", "destroy", "clone"}:
+    if operation in {"create_volume", "create_filesystem", "create_encryption_root", "destroy", "clone"}:
         return names.new_dataset_name
     return names.dataset_name
-
-
-def _new_name_check(operation: str) -> Callable[[str], object]:
-    return names.pool_name if operation == "import_pool" else names.new_dataset_name
 
 
 def _user_property_names(value: Sequence[str]) -> None:

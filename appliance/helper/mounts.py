@@ -20,7 +20,7 @@ from appliance.helper.pool_locks import pools_of
 from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, UnexpectedFailure, ZfsError
-from appliance.zfs.model import Filesystem, Pool, Source
+from appliance.zfs.model import Filesystem, Pool
 from appliance.zfs.mountinfo import stack, topmost
 
 RESERVATIONS = "zvaai-reservations"
@@ -175,8 +175,6 @@ class Mounts:
                 changed["properties"] = self._made(engine, arguments["name"], arguments["properties"])
         elif operation == "create_pool":
             changed["filesystem_properties"] = {**(arguments["filesystem_properties"] or {}), **SAFE}
-        elif operation == "rename":
-            self._moved(engine, arguments["name"], arguments["new_name"])
         elif operation == "mount":
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, {})
@@ -306,12 +304,6 @@ class Mounts:
             return  # the engine reports it
         if above.mountpoint is not None:
             raise Refused(f"{name} would be mounted below {above.mountpoint}: say mountpoint=none, or where")
-
-    def _moved(self, engine: ZfsEngine, name: str, new_name: str) -> None:
-        if name.rpartition("/")[0] == new_name.rpartition("/")[0] or not self._is_filesystem(engine, name):
-            return
-        if engine.filesystem(name).properties["mountpoint"].source != Source.LOCAL:
-            self._no_mountpoint_above(engine, new_name)
 
     def _here(self, filesystem: Filesystem, properties: Mapping[str, str]) -> None:
         mountpoint = properties.get("mountpoint", filesystem.mountpoint or "none")

@@ -70,9 +70,6 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
             steps.ensure_encryption_root(context, dataset.rsplit("/", 1)[0], plan.key)
         else:
             steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
-        # Now, because a full pool has no space for it.
-        root = dataset.rsplit("/", 1)[0] if plan.key else plan.pools[0]
-        steps.ensure_folder(context, domain.trash_name(root, dataset).rsplit("/", 1)[0])
         user_properties = steps.identity_properties(
             plan.name, uuid, plan.soft_threshold, plan.shown.numbers(thick=plan.layout.thick)
         )

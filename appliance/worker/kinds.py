@@ -171,10 +171,10 @@ class Vmfs:
         return _threading()
 
     def before_trash(self, context: Context, dataset: str) -> None:
-        """Before the move to the trash: the dataset becomes unusable."""
+        """Before it is marked as deleted: the dataset becomes unusable."""
 
     def after_trash(self, context: Context, dataset: str) -> None:
-        """After the return from the trash."""
+        """Before the mark is removed: the dataset becomes usable."""
 
     def closed(self, context: Context, dataset: str) -> None:
         """Before a rollback."""

@@ -29,9 +29,8 @@ _APPLIANCE_FILESYSTEMS = (domain.FOLDER, domain.ENCRYPTED, reservations.DATASET,
 
 
 def is_of_appliance(dataset: str) -> bool:
-    """Whether the appliance makes this file system itself. A trash is in each encryption root with deleted datastores."""
-    below = dataset.partition("/")[2]
-    return below in _APPLIANCE_FILESYSTEMS or below.rpartition("/")[2] == domain.TRASH
+    """Whether the appliance makes this file system itself."""
+    return dataset.partition("/")[2] in _APPLIANCE_FILESYSTEMS
 
 
 def update_capacity_alerts(context: Context) -> None:

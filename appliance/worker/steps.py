@@ -208,7 +208,7 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
     while dataset:
         try:
             who = context.engine.holders(dataset)
-        except zfs.NoSuchDataset:  # moved to the trash, or destroyed, before a crash
+        except zfs.NoSuchDataset:  # destroyed by hand
             return
         except zfs.HoldersUnknown as error:
             who = (str(error),)

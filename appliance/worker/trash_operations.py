@@ -21,29 +21,25 @@ from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 
 
 class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
-    """`trash`: the dataset's name in the trash."""
-
     kind: str
-    trash: str
     force: bool
     shown_to: str
 
 
 class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
-    """Moves a datastore to the trash. It can be restored until it is purged. Refused while hosts use it, unless forced."""
+    """Marks a datastore as deleted. It can be restored until it is purged. Refused while hosts use it, unless forced.
+
+    Its dataset retains its name: a full pool has no space for another parent.
+    """
 
     kind = "datastore.delete"
 
     def plan(self, context: Context, request: requests.DeleteDatastore) -> DeletePlan:
         store = domain.find(context.datastores(), request.id, "active")
         steps.unused(context, store, request.force, "deleting it takes it away from them")
-        trash = domain.trash_name(domain.root_of(store.dataset, store.encryption_root), store.dataset)
-        if not trash.endswith(f"-{store.id[:8]}"):
-            trash = f"{trash}-{store.id[:8]}"
         return DeletePlan(
             **of_datastore(store),
             kind=store.kind,
-            trash=trash,
             out_of_service=(store.id,),
             force=request.force,
             shown_to=identity.ShownTo(host_groups=store.host_groups, clients=store.clients).to_property(),
@@ -52,33 +48,26 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
         advance("taking it out of service", 10)
         steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
-        advance("moving it to the trash", 50)
-        steps.ensure_folder(context, plan.trash.rsplit("/", 1)[0])
-        if not steps.is_made(context, plan.trash, plan.uuid):
-            marks = {identity.DELETED: str(int(time.time())), identity.SHOWN_TO: plan.shown_to}
-            context.engine.set_properties(plan.dataset, marks)
-            KINDS[plan.kind].before_trash(context, plan.dataset)
-            context.engine.rename(plan.dataset, plan.trash)
+        advance("marking it as deleted", 50)
+        KINDS[plan.kind].before_trash(context, plan.dataset)
+        marks = {identity.DELETED: str(int(time.time())), identity.SHOWN_TO: plan.shown_to}
+        context.engine.set_properties(plan.dataset, marks)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
         context.scan_pools(plan.pools)
-        return DatastoreResult(datastore=plan.uuid, dataset=plan.trash)
+        return DatastoreResult(datastore=plan.uuid, dataset=plan.dataset)
 
     def undo(self, context: Context, plan: DeletePlan) -> bool:
-        """A dataset that was not moved is not deleted."""
-        if not steps.is_made(context, plan.dataset, plan.uuid):
+        """A dataset that was not marked is not deleted."""
+        if not steps.is_made(context, plan.dataset, plan.uuid) or identity.DELETED in context.engine.properties(plan.dataset):
             return False
-        _unmark(context, plan.dataset)
         KINDS[plan.kind].after_trash(context, plan.dataset)
         return True
 
 
 class RestorePlan(DatastorePlan, frozen=True, kw_only=True):
-    """From `trash` to `dataset`."""
-
     kind: str
     name: str
-    trash: str
     shown: Shown
 
 
@@ -99,21 +88,14 @@ class Restore(Operation[requests.RestoreCreate, RestorePlan]):
         recorded = identity.judge(dataset) if dataset else None
         recorded = recorded if isinstance(recorded, identity.Identity) else None
         shown = kind.decide_shown(context, _as_before(context, request, recorded), name, store.id, recorded)
-        return RestorePlan(
-            subject=store.id, pools=(store.pool,), uuid=store.id,
-            dataset=domain.dataset_name(domain.root_of(store.dataset, store.encryption_root), name, store.id),
-            kind=kind.name, name=name, trash=store.dataset, shown=shown, claims=shown.claims(name),
-        )  # fmt: skip
+        return RestorePlan(**of_datastore(store), kind=kind.name, name=name, shown=shown, claims=shown.claims(name))
 
     def run(self, context: Context, plan: RestorePlan, job_id: str, advance: Advance) -> DatastoreResult:
         dataset, uuid = plan.dataset, plan.uuid
         advance("restoring the dataset", 10)
-        steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not steps.is_made(context, dataset, uuid):
-            context.engine.rename(plan.trash, dataset)
+        context.engine.set_properties(dataset, {identity.NAME: plan.name, **plan.shown.numbers(thick=None)})
         with context.store.session() as session:
             plan.shown.show(session, uuid)
-        context.engine.set_properties(dataset, {identity.NAME: plan.name, **plan.shown.numbers(thick=None)})
         KINDS[plan.kind].after_trash(context, dataset)
         _unmark(context, dataset)
         advance("serving it", 60)

@@ -223,14 +223,6 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
-    def rename(self, name: str, new_name: str) -> None:
-        """Renames a file system or volume with its children, also to another parent.
-
-        An open volume keeps its device node; the link /dev/zvol/NEW appears after its close.
-        Raises NoSuchDataset (also the new parent), DatasetExists, DifferentPools, DatasetBusy (a file system in use).
-        """
-
-    @abstractmethod
     def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
         """Destroys a file system or volume, and with `with_snapshots` its snapshots; never children or clones.
 

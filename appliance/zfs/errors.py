@@ -182,7 +182,7 @@ class NotAClone(ZfsError):
 
 
 class DifferentPools(ZfsError):
-    """An atomic step, a clone and a rename are limited to one pool."""
+    """An atomic step and a clone are limited to one pool."""
 
     names: tuple[str, ...]
 

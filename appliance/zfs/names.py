@@ -65,7 +65,7 @@ def dataset_name(name: str) -> str:
 
 
 def new_dataset_name(name: str) -> str:
-    """POOL/PATH: a dataset that can be created, renamed and destroyed."""
+    """POOL/PATH: a dataset that can be created and destroyed."""
     if "/" not in dataset_name(name):
         raise InvalidName(name, "this is a pool's root file system")
     return name

@@ -147,7 +147,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("destroy", {"name": "tank/a", "recursive": True}, "refused"),
     ("destroy", {"name": 7}, "refused"),
     ("destroy", {}, "refused"),
-    ("rename", {"name": "tank/a", "new_name": "tank/-a/.."}, "invalid_name"),
+    ("import_pool", {"pool": "tank", "new_name": "tank/-a/.."}, "invalid_name"),
     ("create_volume", {"name": "tank/a", "volsize": "1G"}, "refused"),
     ("create_volume", {"name": "tank/a", "volsize": 1 << 63}, "refused"),
     ("create_volume", {"name": "tank/a", "volsize": 1 << 20, "properties": {"mountpoint": "/srv/zvaai/a"}}, "invalid_property"),

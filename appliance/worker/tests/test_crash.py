@@ -27,7 +27,7 @@ from appliance.zfs.model import VdevSpec
 
 GIB = 1 << 30
 CHANGING = {
-    "create_filesystem", "create_volume", "grow_volume", "rename", "destroy", "set_properties", "inherit_property", "snapshot",
+    "create_filesystem", "create_volume", "grow_volume", "destroy", "set_properties", "inherit_property", "snapshot",
     "destroy_snapshots", "hold", "rollback", "clone", "mount", "unmount",
     "create_target", "set_access", "create_lun", "change_lun", "delete_lun", "refresh_lun",
     "add", "change", "remove",

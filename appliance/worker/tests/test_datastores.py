@@ -121,7 +121,7 @@ def test_delete_restore_purge(appliance: Appliance) -> None:
     assert not served(appliance)
     deleted = appliance.get(f"/datastores/{store}")
     assert (deleted["host_groups"], deleted["previous_host_groups"]) == ([], [group])
-    assert deleted["state"] == "deleted" and deleted["dataset"].startswith("tank/zvaai-deleted/") and deleted["deleted_at"]
+    assert deleted["state"] == "deleted" and deleted["deleted_at"]
     appliance.job("POST", f"/datastores/{store}/restore", {})
     assert appliance.get(f"/datastores/{store}")["previous_host_groups"] == []
     assert served(appliance)[0].lun.uuid == store and served(appliance)[0].lun.initiators == (ESX,)
@@ -557,7 +557,7 @@ def test_accounts_stay_when_their_key_is_lost(appliance: Appliance) -> None:
 
 def test_a_failed_delete_does_not_remove_the_datastore(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
-    appliance.simulator.fail_next("rename", DatasetBusy("tank/zvaai/first"))
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank/zvaai/first"))
     appliance.job("DELETE", f"/datastores/{store}", expect="failed")
     appliance.request("POST", "/reconcile")
     assert appliance.get(f"/datastores/{store}")["state"] == "active" and served(appliance)[0].lun.uuid == store
@@ -696,8 +696,16 @@ def test_another_name_is_another_lun(appliance: Appliance) -> None:
     assert lun.naa == f"{NAA[:-1]}1"
 
 
-def test_a_datastore_of_a_full_pool_is_deleted(appliance: Appliance) -> None:
-    """The trash was made with the first datastore: a full pool has no space for another file system."""
-    store = appliance.datastore("first")
-    appliance.simulator.fail_next("create_filesystem", OutOfSpace("tank"))
-    appliance.job("DELETE", f"/datastores/{store}")
+def test_a_deleted_dataset_retains_its_name(appliance: Appliance) -> None:
+    """OpenZFS moves nothing below another parent in a full pool. The datastore's name is free all the same."""
+    appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
+    adopted = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "adopted"})["result"]["datastore"]
+    for name, store in (("adopted", adopted), ("first", appliance.datastore("first"))):
+        dataset = appliance.get(f"/datastores/{store}")["dataset"]
+        appliance.job("DELETE", f"/datastores/{store}")
+        assert appliance.get(f"/datastores/{store}")["dataset"] == dataset
+        new = appliance.datastore(name)
+        assert appliance.get(f"/datastores/{new}")["dataset"] != dataset
+        appliance.job("POST", f"/datastores/{store}/restore", {"name": f"{name}-too"})
+        assert appliance.get(f"/datastores/{store}")["dataset"] == dataset
+    assert not [each for each in appliance.simulator.filesystems() if "deleted" in each.name]

@@ -250,9 +250,19 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
     assert len([filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]) == 1
 
 
-def test_after_a_failed_delete_it_is_mounted_at_each_boot(appliance: Appliance) -> None:
+@pytest.mark.parametrize("call", ["unmount", "set_properties"])
+def test_after_a_failed_delete_it_is_mounted_at_each_boot(
+    call: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = details(appliance, appliance.nfs_datastore("first"))["dataset"]
-    appliance.simulator.fail_next("rename", DatasetBusy(dataset))
+    real = appliance.simulator.unmount
+
+    def unmount(name: str) -> None:
+        """It or the next call, which sets the marks, fails."""
+        appliance.simulator.fail_next(call, DatasetBusy(dataset))
+        real(name)
+
+    monkeypatch.setattr(appliance.simulator, "unmount", unmount)
     appliance.job("DELETE", f"/datastores/{appliance.get('/datastores')['items'][0]['id']}", expect="failed")
     filesystem = appliance.simulator.filesystem(dataset)
     assert filesystem.mounted and filesystem.properties["canmount"].value == "on"

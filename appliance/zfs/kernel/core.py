@@ -102,7 +102,7 @@ class Core(ABC):
     # --- holders
 
     def wait_for_devices(self, volumes: Sequence[str]) -> None:
-        """Waits until udev has made the links of new or renamed volumes, DEVICE_SECONDS at most; later ones are served later."""
+        """Waits until udev has made the links of new volumes, DEVICE_SECONDS at most; later ones are served later."""
         until = time.monotonic() + DEVICE_SECONDS
         for name in volumes:
             link = names.zvol_link(name)

@@ -122,18 +122,7 @@ class Datasets(Core):
             raise
         return self.volume(name)
 
-    # --- rename, destroy
-
-    def rename(self, name: str, new_name: str) -> None:
-        names.new_dataset_name(name)
-        names.new_dataset_name(new_name)
-        self.check_one_pool([name, new_name])
-        if new_name.startswith(f"{name}/"):
-            raise errors.InvalidName(new_name, "a dataset does not move below itself")
-        self.need_dataset(name)
-        request = Request("rename", name, new_name=new_name)
-        self._retry_busy(name, lambda: self.zfs(request, "rename", name, new_name))
-        self.wait_for_devices(self._volumes(new_name))
+    # --- destroy
 
     def _retry_busy(self, name: str, act: Callable[[], object]) -> None:
         """Retries while only udev has the device open: udev opens each new volume, and after each last close."""

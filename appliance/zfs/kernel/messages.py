@@ -118,10 +118,6 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
         lambda r, f: errors.NotEncryptionRoot(r.name, f["name"]),
     ),
     (r"is not encrypted|not an encrypted", lambda r, f: errors.NotEncryptionRoot(r.name)),
-    (
-        r"cannot move encrypted child outside of its encryption root",
-        lambda r, f: errors.NotSupported(f"{r.name} does not leave the dataset whose key it uses"),
-    ),
     # pools and devices
     (r"use '-f' to override the following errors:\n" + _DEVICE_IN_USE, _in_use(can_force=True)),
     (r"the following errors must be manually repaired:\n" + _DEVICE_IN_USE, _in_use(can_force=False)),
@@ -187,7 +183,7 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     # datasets
     (r"parent does not exist|no such parent", _missing_above),
     (
-        r"cannot (?:open|create|rename|destroy|get|set|mount|unmount|promote|list)?[^\n]*?"
+        r"cannot (?:open|create|destroy|get|set|mount|unmount|promote|list)?[^\n]*?"
         + _QUOTED
         + r": (?:dataset does not exist|no such pool or dataset)",
         lambda r, f: _missing(r, f["name"]),
@@ -207,7 +203,7 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     (r"has children|has dependent clones|has snapshots", lambda r, f: errors.HasDependants(r.name, ())),
     (r"not a cloned filesystem|not a clone", lambda r, f: errors.NotAClone(r.name)),
     (
-        r"cross-device|must be in the same pool|source and target pools differ|within same pool",
+        r"cross-device|must be in the same pool|source and target pools differ",
         lambda r, f: errors.DifferentPools((r.name, r.new_name)),
     ),
     # properties

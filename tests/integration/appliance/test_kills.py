@@ -23,7 +23,7 @@ from support.appliance import Appliance, running_appliance
 from support.day import Client, Day
 from support.programs import wait_for
 
-FOLDERS = {"", "zvaai", "zvaai-deleted", "zvaai-reservations"}
+FOLDERS = {"", "zvaai", "zvaai-reservations"}
 VICTIMS = ("worker", "helper", "api", "server")
 """The last is gunicorn's worker process, without its parent."""
 INSIDE = 0.1

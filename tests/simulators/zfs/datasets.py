@@ -10,9 +10,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import KEY_BYTES
 from appliance.zfs.errors import (
     DatasetBusy,
-    DifferentPools,
     HasDependants,
-    InvalidName,
     InvalidProperty,
     KeyNotLoaded,
     NoSuchDataset,
@@ -228,28 +226,7 @@ class Datasets(Core):
             self.changed(pool)
         return self.report_volume(pool, path, dataset)
 
-    # --- rename, destroy
-
-    @operation
-    def rename(self, name: str, new_name: str) -> None:
-        names.new_dataset_name(name)
-        names.new_dataset_name(new_name)
-        pool, path, dataset = self.find(name)
-        if names.pool_of(new_name) != pool.name:
-            raise DifferentPools((name, new_name))
-        if new_name.startswith(f"{name}/"):
-            raise InvalidName(new_name, "a dataset does not move below itself")
-        _, new_path = self.find_parent_of_new(new_name)
-        moving = [p for p in pool.datasets if p == path or p.startswith(f"{path}/")]
-        self._not_busy([(p, pool.datasets[p]) for p in moving if not pool.datasets[p].is_volume], pool)
-        for p in moving:
-            names.dataset_name(pool.full_name(new_path + p.removeprefix(path)))
-        old_root, new_root = self.encryption_root(pool, path), self.encryption_root(pool, parent_of(new_path))
-        if dataset.algorithm is None and (old_root and old_root[0]) != (new_root and new_root[0]):
-            raise NotSupported(f"{name} does not leave the dataset whose key it uses")
-        for p in moving:
-            pool.datasets[new_path + p.removeprefix(path)] = pool.datasets.pop(p)
-        self.changed(pool)
+    # --- destroy
 
     def _not_busy(self, datasets: list[tuple[str, DatasetState]], pool: PoolState) -> None:
         for path, dataset in datasets:

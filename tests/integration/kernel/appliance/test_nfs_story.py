@@ -17,6 +17,7 @@ from support.libnfs import mounted
 from support.message_bus import message_bus
 from support.nfs_mount import kernel_mount
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+from support.short_pool import Filler
 from support.vaai_nas import vaai_nas
 
 POOL = "nfsstory"
@@ -48,7 +49,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
             bus = stack.enter_context(message_bus(tmp_path / "bus"))
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
             stack.enter_context(running_ganesha(tmp_path / "ganesha", [], Daemon.PATCHED, environment=environment, blocks=blocks))
-            of_nfs = ("--exports", str(exports), "--with-exports", str(block), "--bus", bus)
+            of_nfs = ("--exports", str(exports), "--with-exports", str(block), "--bus", bus, "--keys", str(tmp_path / "keys"))
             stack.enter_context(running_helper(HELPER, *of_nfs))
             statistics = sockets / "vaai-nas.socket"
             nfs = f'exports = "{exports}"\nbus = "{bus}"\nstatistics = "{statistics}"'
@@ -184,7 +185,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
         assert is_refused(f"/{name}")
     assert not list((tmp_path / "exports").iterdir())
     left = run("zfs", "list", "-H", "-o", "name", "-t", "filesystem,snapshot", "-r", POOL).split()
-    expected = (POOL, "zvaai", "zvaai-configuration", "zvaai-deleted")
+    expected = (POOL, "zvaai", "zvaai-configuration")
     assert not [dataset for dataset in left if dataset.rpartition("/")[2] not in expected], left
     # After the end of a job the worker scans again.
     wait_for(
@@ -193,3 +194,34 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
         PATIENCE,
     )
     appliance.cli("pool", "export", POOL, "--wait")
+
+
+def test_datastores_of_a_full_pool_are_deleted_restored_and_purged(appliance: Appliance) -> None:
+    """This is how a user frees space after a thin NFS datastore has filled the pool."""
+
+    def number(dataset: str, name: str) -> int:
+        return int(run("zfs", "get", "-Hpo", "value", name, dataset))
+
+    appliance.cli("pool", "create", POOL, str(DEVICE), "--force", "--wait")
+    appliance.cli("datastore", "create", "block", "--pool", POOL, "--size", "1G", "--wait")
+    appliance.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--encrypted", "--wait")
+    block, files = (appliance.json("datastore", "show", name) for name in ("block", "files"))
+    wait_for(lambda: number(block["dataset"], "reservation") > 0, "the target reserves the headroom", PATIENCE)
+    taken = number(POOL, "available") - 256 * MIB
+    run("zfs", "create", "-o", "canmount=off", "-o", f"reservation={taken}", f"{POOL}/taken")
+    folder = Path("/srv/zvaai", files["dataset"].rpartition("/")[2])
+    with Filler(folder) as filler:
+        filler.wait_until_refused()
+    run("zpool", "sync", POOL)
+
+    for store in (block, files):
+        appliance.cli("datastore", "delete", store["name"], "--yes", "--force", "--wait")
+    assert run("zfs", "get", "-Ho", "value", "mounted,canmount", files["dataset"]).split() == ["no", "noauto"]
+    wait_for(lambda: number(block["dataset"], "reservation") == 0, "the target releases the headroom", PATIENCE)
+    for store in (block, files):
+        appliance.cli("datastore", "restore", store["name"], "--wait")
+    assert Path(folder, "filler").exists()
+    for store in (block, files):
+        appliance.cli("datastore", "delete", store["name"], "--yes", "--force", "--wait")
+        appliance.cli("datastore", "purge", store["name"], "--yes", "--wait")
+    wait_for(lambda: number(POOL, "available") >= 200 * MIB, "the space is free", PATIENCE)
