@@ -109,13 +109,8 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     ),
     (r"Key already loaded", lambda r, f: errors.KeyLoaded(r.name)),
     (
-        r"Keys must be loaded for encryption root of '(?P<name>[^']*)'|key .*?not loaded|must be loaded|"
-        r"[Kk]ey unavailable|parent's key|Parent key",
+        r"key .*?not loaded|must be loaded|[Kk]ey unavailable|parent's key|Parent key",
         lambda r, f: errors.KeyNotLoaded(r.name),
-    ),
-    (
-        r"Keys must be (?:un)?loaded for encryption root of '(?P<name>[^']*)'",
-        lambda r, f: errors.NotEncryptionRoot(r.name, f["name"]),
     ),
     (r"is not encrypted|not an encrypted", lambda r, f: errors.NotEncryptionRoot(r.name)),
     # pools and devices
@@ -166,7 +161,7 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
     (r"no active scrub|scrub is paused", lambda r, f: errors.NoScanRunning(r.name)),
     (
         r"(?s)(?:cannot import '(?P<name>[^'\n]*)': )?pool was previously in use from another system.*|"
-        r"is in use by another|multihost.*",
+        r"is in use by another",
         _foreign,
     ),
     (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of zfs and zpool of OpenZFS 2.3.9, and their errors. All but those about sectors were observed."""
+"""Messages of zfs and zpool of OpenZFS 2.3.9, and their errors. All but those about sectors and multihost were observed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ FOREIGN = (
     "cannot import 'tank': pool was previously in use from another system.\n"
     "Last accessed by other.host (hostid=1267) at Sun Nov 22 04:14:30 2026\n"
     "The pool can be imported, use 'zpool import -f' to import the pool.\n"
+)
+MULTIHOST = (
+    "Cannot import 'tank': pool has the multihost property on and the\n"
+    "system's hostid is not set. Set a unique hostid with the zgenhostid(8) command.\n"
 )
 NOT_LOADED = "The ZFS modules are not loaded.\nTry running 'modprobe zfs' as root to load them.\n"
 SUSPENDED = "cannot open 'tank': pool I/O is currently suspended\n"
@@ -51,6 +55,7 @@ SEEN: list[tuple[Request, str, errors.ZfsError]] = [
         errors.InvalidLayout("mismatched replication level: pool uses mirror and new vdev is file", can_force=True),
     ),
     (Request("import", "815"), FOREIGN, errors.PoolInUseElsewhere("tank", "other.host")),
+    (Request("import", "815"), MULTIHOST, errors.UnexpectedFailure("import", MULTIHOST.strip())),
     (
         Request("import", "815"),
         "cannot import 'tank' as 'tank2': one or more devices is currently unavailable\n",
