@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.kernel.offload.disks import luns
 from integration.kernel.zvol_clone.blocks import random_blocks, write_direct
+from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
@@ -252,6 +254,44 @@ def test_the_kernel_s_eio_is_want_of_space(
     asyncio.run(scenario())
     errors = short_target.counters()["write"]["medium_errors"]
     assert errors == 0
+
+
+@pytest.mark.long("a minute; the decision has unit tests with the figures of large pools")
+def test_overwrites_of_shared_blocks_are_refused_before_the_pool_hangs(
+    short_pool: ShortPool, short_target: Target, device: ZvolClone, tmp_path: Path
+) -> None:
+    """They need new space within reservations. What is free on a special vdev is none for them."""
+    special = tmp_path / "special"
+    with special.open("wb") as file:
+        file.truncate(1 << 30)
+    run("zpool", "add", "-f", short_pool.name, "special", str(special))
+    shared = 512 * MIB
+    for number in range(2):
+        volume = short_pool.create_volume(f"lun{number}", 600, volblocksize="16K", compression="off")
+        short_target.add_lun(number, volume)
+
+    async def scenario() -> None:
+        async with luns(short_target, 2) as disks:
+            await disks.write(0, random_blocks(shared), 0)
+            await disks.copy(shared)
+            run("zpool", "sync", short_pool.name)
+            assert int(run("zpool", "get", "-Hpo", "value", "bclonesaved", short_pool.name)) > shared * 9 // 10
+            await asyncio.to_thread(
+                wait_for, lambda: is_held(short_target, 0) and is_held(short_target, 1), "both are held", timeout=180
+            )
+            with Filler(short_pool.files) as filler:
+                await asyncio.to_thread(filler.wait_until_refused)
+                for at in range(0, shared, MIB):
+                    response = await disks.session.execute(
+                        cdb.sixteen(0x8A, at // BLOCK, BLOCKS), data_out=os.urandom(MIB), lun=1
+                    )
+                    if response.status != GOOD:
+                        break
+                assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
+                run("zpool", "sync", short_pool.name)
+                filler.remove()
+
+    asyncio.run(scenario())
 
 
 def test_a_removed_reservation_is_set_again(short_pool: ShortPool, short_target: Target) -> None:

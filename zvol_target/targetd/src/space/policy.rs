@@ -46,7 +46,7 @@ pub(super) struct PoolFigures {
 impl PoolFigures {
     /// Figures of a pool, from its root dataset.
     pub fn of_pool(root: &Dataset, pool: &Pool) -> Self {
-        let slop = slop(pool.size);
+        let slop = slop(pool.size, pool.embedded_log);
         let total = root.used.saturating_add(root.available);
         // With parity, `free` and `size` exceed what datasets can use. Saved blocks count as used, but take no space.
         let whole = total.saturating_add(slop).saturating_sub(pool.clone_saved);
@@ -86,10 +86,12 @@ impl PoolFigures {
     }
 }
 
-/// Slop space of a pool (`spa_get_slop_space()`, `spa_slop_shift` 5): 1/32, from 128 MiB to 128 GiB, but at most half of the
-/// pool.
-fn slop(size: u64) -> u64 {
-    (size / 32).max((128 * MIB).min(size / 2)).min(128 * GIB)
+/// Slop space of a pool (`spa_get_slop_space()`, `spa_slop_shift` 5): 1/32 and at most 128 GiB, of which embedded logs are up to
+/// half, but at least 128 MiB, or half of the pool.
+fn slop(size: u64, embedded_log: u64) -> u64 {
+    let slop = (size / 32).min(128 * GIB);
+    let slop = slop - embedded_log.min(slop / 2);
+    slop.max((128 * MIB).min(size / 2))
 }
 
 /// Default headroom: with less available, thin LUNs may not allocate more. 1/64 of the pool, from 64 MiB to 4 GiB, for writes of
@@ -224,8 +226,10 @@ mod tests {
             (GIB, GIB)
         );
         assert_eq!(lun_headroom(256 * GIB, 256), LEAST_LUN_HEADROOM);
-        assert_eq!(slop(2 * GIB), 128 * MIB);
-        assert_eq!(slop(8 << 40), 128 * GIB);
+        assert_eq!(slop(2 * GIB, 0), 128 * MIB);
+        assert_eq!(slop(8 << 40, 0), 128 * GIB);
+        assert_eq!(slop(8 << 40, 48 * GIB), 80 * GIB);
+        assert_eq!(slop(40 << 40, 200 * GIB), 64 * GIB);
     }
 
     #[test]
@@ -309,10 +313,34 @@ mod tests {
             size: 2_013_265_920,
             free: 266_447_360,
             clone_saved: 402_653_184,
+            ..Pool::default()
         };
         let figures = PoolFigures::of_pool(&root, &pool);
         assert!(figures.free.abs_diff(pool.free) < 8 * MIB, "{figures:?}");
         assert!(!is_overcommitted(false, &figures, 128 * MIB));
+    }
+
+    #[test]
+    fn the_embedded_logs_of_a_large_pool_are_no_space_for_overwrites() {
+        // 12 mirrors of 3.5 TiB. When `zpool list` shows 192 GiB free, data has used up all that it can use.
+        let log = 12 * 16 * GIB;
+        let size = 12 * (3584 << 30) - log;
+        let figures = |free: u64| {
+            let pool = Pool {
+                size,
+                free: free - log,
+                embedded_log: log,
+                clone_saved: 200 * GIB,
+            };
+            let root = Dataset {
+                used: size - slop(size, log) + pool.clone_saved,
+                ..Dataset::default()
+            };
+            PoolFigures::of_pool(&root, &pool)
+        };
+        let held = 40 * GIB;
+        assert!(!is_overcommitted(false, &figures(log + 100 * GIB), held));
+        assert!(is_overcommitted(false, &figures(log + 80 * GIB), held));
     }
 
     #[test]

@@ -73,14 +73,19 @@ impl Dataset {
     }
 }
 
-/// Space of a pool in bytes, each from the property of the same name (zpoolprops(7)).
+/// Space for data in a pool, bytes.
+///
+/// `size` and `free` of zpoolprops(7) also count special and dedup vdevs, and the embedded logs. A data block that finds no space on
+/// the data vdevs goes to none of these (`zio_dva_allocate()` of OpenZFS 2.3): the pool hangs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// `size`, parity included.
+    /// Of data vdevs, parity included, embedded logs not.
     pub size: u64,
-    /// `free`, parity included.
+    /// Free of it. Too little by what the embedded logs hold now.
     pub free: u64,
-    /// `bclonesaved`: what shared blocks save, and what overwriting all of them would need.
+    /// Embedded logs of the data vdevs. OpenZFS counts them to its slop space.
+    pub embedded_log: u64,
+    /// `bclonesaved` (zpoolprops(7)): what shared blocks save, and what overwriting all of them would need.
     pub clone_saved: u64,
 }
 
@@ -144,20 +149,48 @@ fn parse_dataset(line: &str) -> Option<Dataset> {
 /// # Errors
 /// [`ProgramError`].
 pub fn pool(name: &str) -> Result<Pool, ProgramError> {
-    let output = output_of(
-        "zpool",
-        &["list", "-Hp", "-o", "size,free,bclonesaved", name],
-    )?;
-    let mut words = output.split_whitespace().map(|word| word.parse().ok());
-    let mut next = || words.next().flatten();
-    // Without the feature block_cloning, nothing is saved.
-    match (next(), next()) {
-        (Some(size), Some(free)) => Ok(Pool {
-            size,
-            free,
-            clone_saved: next().unwrap_or(0),
-        }),
-        _ => Err(refused("zpool", "list", format!("said {output:?}"))),
+    // The lines of vdevs begin with these columns too.
+    let columns = "name,size,allocated,free,bclonesaved";
+    let output = output_of("zpool", &["list", "-Hpv", "-o", columns, name])?;
+    parse_pool(&output).ok_or_else(|| refused("zpool", "list", format!("said {output:?}")))
+}
+
+fn parse_pool(output: &str) -> Option<Pool> {
+    let number = |word: Option<&str>| word?.parse::<u64>().ok();
+    let mut lines = output.lines();
+    let mut pool = Pool {
+        // Without the feature block_cloning, nothing is saved.
+        clone_saved: number(lines.next()?.split('\t').nth(4)).unwrap_or(0),
+        ..Pool::default()
+    };
+    // Data vdevs come first. Each other class follows a line with its name.
+    for line in lines.take_while(|line| line.starts_with('\t')) {
+        let mut words = line.split('\t').skip(3);
+        // The disks of a mirror or raidz have no figures.
+        if let (Some(allocated), Some(free)) = (number(words.next()), number(words.next())) {
+            let log = embedded_log(allocated + free);
+            pool.size += allocated + free - log;
+            pool.free += free.saturating_sub(log);
+            pool.embedded_log += log;
+        }
+    }
+    (pool.size > 0).then_some(pool)
+}
+
+/// The metaslab that a data vdev reserves for the log, if the vdev had this size when it was added (`vdev_metaslab_set_size()` and
+/// `vdev_metaslab_init()` of OpenZFS 2.3).
+fn embedded_log(vdev: u64) -> u64 {
+    const METASLABS: u64 = 200;
+    const SMALLEST: u64 = 512 << 20;
+    const LARGEST: u64 = 16 << 30;
+    /// `zfs_embedded_slog_min_ms`
+    const FEWEST: u64 = 64;
+    let metaslab = (vdev / METASLABS + 1).next_power_of_two();
+    let metaslab = metaslab.clamp(SMALLEST, LARGEST);
+    if vdev / metaslab > FEWEST {
+        metaslab
+    } else {
+        0
     }
 }
 
@@ -200,6 +233,40 @@ mod tests {
             (50, 30)
         );
         assert_eq!(parse_dataset("tank\t1\t2"), None);
+    }
+
+    #[test]
+    fn a_pool_is_read_without_the_vdevs_that_take_no_data() {
+        // `zpool list` of OpenZFS 2.3.9.
+        let output = "\
+ft\t6039797760\t185344\t6039612416\t4096
+\tmirror-0\t2013265920\t1000\t2013264920\t-\t-\t0\t0\t-\tONLINE
+\t/tmp/d1\t2147483648\t-\t-\t-\t-\t-\t-\t-\tONLINE
+\t/tmp/d2\t2147483648\t-\t-\t-\t-\t-\t-\t-\tONLINE
+dedup               -      -      -        -         -      -      -      -         -
+\t/tmp/d7\t2147483648\t0\t2013265920\t-\t-\t0\t0\t-\tONLINE
+special             -      -      -        -         -      -      -      -         -
+\t/tmp/d3\t2147483648\t185344\t2013080576\t-\t-\t1\t0\t-\tONLINE
+logs                -      -      -        -         -      -      -      -         -
+\t/tmp/d4\t2147483648\t0\t2013265920\t-\t-\t0\t0\t-\tONLINE
+";
+        let read = Pool {
+            size: 2_013_265_920,
+            free: 2_013_264_920,
+            embedded_log: 0,
+            clone_saved: 4096,
+        };
+        assert_eq!(parse_pool(output), Some(read));
+        assert_eq!(parse_pool("ft\t1\t1\t0\t-\n"), None);
+    }
+
+    #[test]
+    fn an_embedded_log_is_one_metaslab_of_a_large_vdev() {
+        const GIB: u64 = 1 << 30;
+        for (vdev, log) in [(2, 0), (30, 0), (50, 0), (900, 8), (1800, 16), (3584, 16)] {
+            assert_eq!(embedded_log(vdev * GIB) / GIB, log, "{vdev}");
+        }
+        assert_eq!(embedded_log(50 * GIB), 512 << 20);
     }
 
     #[test]
