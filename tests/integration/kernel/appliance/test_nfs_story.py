@@ -78,7 +78,7 @@ def is_refused(export: str) -> bool:
 
 
 def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> None:
-    """This much data crosses one percent of 1 GiB, but not of 2 GiB; the host sees the quota grow."""
+    """This much data is 5 % of 1 GiB, and less than 3 % of 2 GiB, where the alert is cleared; the host sees the quota grow."""
 
     def is_reported() -> bool:
         appliance.run("reconcile")  # fails if there is any drift, even a temporary one
@@ -139,7 +139,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("pool", "create", POOL, str(DEVICE), "--force", "--wait")
     appliance.cli("group", "create", "cluster")
     appliance.cli("host", "create", "esx1", "--address", ESX, "--group", "cluster")
-    words = ("--kind", "nfs", "--pool", POOL, "--size", "1G", "--soft-threshold", "1", "--group", "cluster", "--wait")
+    words = ("--kind", "nfs", "--pool", POOL, "--size", "1G", "--soft-threshold", "5", "--group", "cluster", "--wait")
     appliance.cli("datastore", "create", "first", *words, "--thick")
     first = is_reported("first")
     assert first["thick"]
@@ -157,7 +157,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("snapshot", "create", "one", "first", "--wait")
     with mounted("/first", server=ESX) as host:
         host.write_file("/disk", after)
-    cross_the_threshold(appliance, random_bytes(10 * MIB), tmp_path / "mounted")
+    cross_the_threshold(appliance, random_bytes(53 * MIB), tmp_path / "mounted")
 
     # Rollback: refused while a host uses the export, unless forced.
     refused = appliance.run("snapshot", "rollback", "first", "one", "--yes")
