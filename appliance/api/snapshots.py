@@ -18,10 +18,8 @@ _LATEST = 10**11
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER)
 def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> Page[schemas.SnapshotResponse]:
-    """Snapshots of a datastore, oldest first."""
-    snapshots = [
-        (f"{snapshot.creation:012}{index:08}", snapshot) for index, snapshot in enumerate(call.worker.snapshots(datastore_id))
-    ]
+    """Snapshots of a datastore, oldest first, whatever the clock showed: a rollback destroys those behind."""
+    snapshots = [(f"{snapshot.createtxg:020}{snapshot.tag}", snapshot) for snapshot in call.worker.snapshots(datastore_id)]
     return page(
         schemas.SnapshotResponse,
         snapshots,

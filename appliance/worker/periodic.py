@@ -17,7 +17,7 @@ from appliance.domain import hazards, hosts, requests, retention, schedules
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import local_addresses
 from appliance.domain.certificate import describe
-from appliance.domain.errors import ConflictError, DomainError, InvalidError, UnavailableError
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, UnavailableError
 from appliance.domain.journal import note
 from appliance.domain.pool_health import unlisted
 from appliance.worker import network, pool_operations, portals
@@ -135,7 +135,7 @@ class Periodic:
                 self._submit_due(schedule, present, f"schedule {schedule.id} {slot} {schedule.attempted_at}")
             except UnavailableError:
                 raise
-            except ConflictError as error:  # retried in the next run, until the slot ends
+            except (ConflictError, NotFoundError) as error:  # retried in the next run, until the slot ends
                 _log.info("schedule %s: %s", schedule.name, error)
                 problem, slot = str(error), schedule.attempted_at or 0.0
                 remedy = "It is tried again until the next slot"

@@ -100,9 +100,10 @@ def _tags(context: Context, snapshot: Snapshot) -> list[str]:
 
 def held(context: Context, snapshots: Sequence[Snapshot]) -> ConflictError:
     """Why these can't be destroyed, and what to do."""
-    until = [at for snapshot in snapshots if (at := retention.protected_until(snapshot)) is not None]
-    blocking = [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in snapshots]
-    if until:
+    tags = {snapshot.name: _tags(context, snapshot) for snapshot in snapshots}
+    blocking = [f"{name} ({', '.join(its)})" for name, its in tags.items()]
+    protected = [snapshot for snapshot in snapshots if retention.PROTECTED in tags[snapshot.name]]
+    if until := [at for snapshot in protected if (at := retention.protected_until(snapshot)) is not None]:
         reason = f"Cannot destroy protected snapshots. Their protection ends at {_utc(max(until))}, and cannot be ended before"
         return ConflictError(reason, blocking)
     return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
@@ -160,10 +161,10 @@ class DeleteSnapshots(Operation[requests.DeletionCreate, DeletionPlan]):
 
 def _blocking(context: Context, snapshot: Snapshot, restoring: str | None) -> str:
     """Name, and what prevents the deletion: "before (held: audit; clone: copy)"."""
-    until = retention.protected_until(snapshot)
+    tags = _tags(context, snapshot) if snapshot.holds else []
+    until = retention.protected_until(snapshot) if retention.PROTECTED in tags else None
     reasons = [f"protected until {_utc(until)}"] if until is not None else []
-    if snapshot.holds:
-        reasons += [f"held: {tag}" for tag in _tags(context, snapshot) if tag != retention.PROTECTED]
+    reasons += [f"held: {tag}" for tag in tags if tag != retention.PROTECTED]
     reasons += [f"clone: {clone}" for clone in steps.names_of(context, snapshot.clones)]
     reasons += [f"job {restoring} restores a VM from it"] if restoring is not None else []
     return f"{snapshot.tag} ({'; '.join(reasons)})"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,6 +83,29 @@ def test_a_purge_names_the_end_of_a_protection(appliance: Appliance, store: str)
     appliance.job("POST", "/snapshots", {"name": "safe", "datastores": [store], "protect_days": 7})
     appliance.job("DELETE", f"/datastores/{store}")
     assert "protection ends at 2" in refused(appliance, "POST", f"/datastores/{store}/purge")["detail"]
+
+
+def test_a_received_mark_protects_nothing(appliance: Appliance, store: str) -> None:
+    """`zfs send -p` copies the mark and no hold. What holds the copy is another program's, which can be released."""
+    name = f"{appliance.get(f'/datastores/{store}')['dataset']}@received"
+    appliance.simulator.snapshot([name], properties={retention.PROTECT: str(2**31)})
+    appliance.simulator.hold([name], "zrepl_1")
+    appliance.request("POST", "/reconcile")
+    deletion = ("POST", f"/datastores/{store}/snapshots/delete", {"names": ["received"]})
+    assert refused(appliance, *deletion)["blocking"] == ["received (held: zrepl_1)"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert "Release the holds first" in refused(appliance, "POST", f"/datastores/{store}/purge")["detail"]
+
+
+def test_snapshots_are_listed_as_a_rollback_sees_them(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them was taken while the clock was ahead."""
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.simulator, "now", lambda: int(time.time()) + 86400)
+        appliance.job("POST", "/snapshots", {"name": "ahead", "datastores": [store]})
+    appliance.job("POST", "/snapshots", {"name": "after", "datastores": [store]})
+    listed = appliance.get(f"/datastores/{store}/snapshots")["items"]
+    assert [snapshot["name"] for snapshot in listed] == ["one", "two", "ahead", "after"]
+    assert listed[2]["created_at"] > listed[3]["created_at"]
 
 
 @pytest.mark.parametrize("missing", [False, True])

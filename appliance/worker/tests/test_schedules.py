@@ -542,6 +542,16 @@ def test_a_scheduled_scrub_meets_another_scan(appliance: Appliance, clock: Clock
     assert appliance.get("/pools/tank")["scan"]["started"] == scrub["started"] and appliance.get("/alerts")["items"] == []
 
 
+def test_a_scheduled_scrub_waits_for_its_pool(appliance: Appliance, clock: Clock) -> None:
+    appliance.request("POST", "/schedules", {"name": "weekly", "kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440})
+    clock.due(1)
+    appliance.simulator.export_pool("tank")
+    clock.due(7 * DAY)
+    appliance.simulator.import_pool("tank")
+    clock.due(60)
+    assert appliance.get("/pools/tank")["scan"]["function"] == "scrub"
+
+
 def test_a_run_is_no_change_of_the_configuration(appliance: Appliance, clock: Clock) -> None:
     """Each change is copied to each pool: not with each snapshot."""
     clock.schedule(appliance.datastore("first"))
