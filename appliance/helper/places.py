@@ -19,7 +19,7 @@ from appliance.zfs.errors import ZfsError
 from appliance.zfs.keys import PROPERTY, Keys
 from appliance.zfs.model import Filesystem, KeyStatus
 
-MOUNTS_AT_ONCE = 16
+_AT_ONCE = 16
 _log = logging.getLogger("zvaai-helper")
 
 
@@ -45,7 +45,7 @@ def unlock(engine: ZfsEngine, directories: Collection[str], keys: Keys) -> None:
         if is_to_be_mounted and is_original(engine, filesystem):
             waiting.append(filesystem.name)
     # As `zfs mount -a` does: after a crash each mount first replays what was written with O_SYNC.
-    with ThreadPoolExecutor(MOUNTS_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
         list(threads.map(partial(_mount, engine), waiting))
 
 

@@ -70,6 +70,8 @@ def test_content_of_the_bundle(appliance: Appliance) -> None:
     assert [datastore["id"] for datastore in json.loads(content["datastores.json"])] == [store]
     assert json.loads(content["configuration.json"])["host_groups"][0]["name"] == "cluster"
     assert any(job["kind"] == "datastore.create" for job in map(json.loads, content["jobs.jsonl"].splitlines()))
+    audited = [json.loads(line)["id"] for line in content["audit.jsonl"].splitlines()]
+    assert len(audited) > 1 and audited == sorted(audited, reverse=True), "the newest first: the end can be cut off"
     assert any("OFFLINE" in alert["text"] for alert in map(json.loads, content["alerts.jsonl"].splitlines()))
     assert any(entry["action"] == "datastore.create" for entry in map(json.loads, content["audit.jsonl"].splitlines()))
     assert json.loads(content["target.json"])["targets"] and json.loads(content["statistics.json"])["luns"] == []

@@ -110,6 +110,16 @@ def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch
         time.sleep(0.01)
 
 
+def test_slow_scans_leave_time_to_others(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pause is as many times as long as the last scan: here so many that the second event has to wait."""
+    appliance.service.context.scan()
+    monkeypatch.setattr(watch, "_SCAN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(watch, "_SCAN_TIMES", 1e6)
+    for _ in range(2):
+        event(appliance, "ereport.fs.zfs.io")
+    assert appliance.service.watch._waiting
+
+
 def test_a_fault_is_reported_while_the_target_does_not_answer(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     called, answers, targets = threading.Event(), threading.Event(), appliance.target.targets
 
